@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strconv"
+	"unicode/utf8"
 )
 
 // Kind says what a Value is.
@@ -48,8 +49,13 @@ func Number(literal string) (Value, error) {
 	return Value{kind: KindNumber, text: literal}, nil
 }
 
-// Text returns a text value; s must be valid UTF-8 (otherwise use Bytes).
-func Text(s string) Value { return Value{kind: KindText, text: s} }
+// Text returns a text value, or bytes if s is not valid UTF-8.
+func Text(s string) Value {
+	if !utf8.ValidString(s) {
+		return Value{kind: KindBytes, text: s}
+	}
+	return Value{kind: KindText, text: s}
+}
 
 // Bytes returns a value of uninterpreted bytes. It copies b.
 func Bytes(b []byte) Value { return Value{kind: KindBytes, text: string(b)} }
