@@ -1,0 +1,242 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// SiteOptions describe a gateway and its collector on this machine. The zero
+// value of a field means the product's default.
+type SiteOptions struct {
+	Dir      string // where keys, configurations, data and logs are; it must exist
+	Binaries string // folder of sluice and sluice-collector
+	// Broker and Output are the addresses of the gateway's MQTT broker and of
+	// the collector's NATS server; empty for free ports.
+	Broker, Output string
+	Flush, Commit  time.Duration // uplink.flush_interval, store.commit_interval
+	AckTimeout     time.Duration // uplink.ack_timeout
+	Quota, Policy  string        // store.quota, store.policy
+	GatewayData    string        // gateway.data_dir, if it is to be on another file system
+	Extra          string        // TOML added to the gateway's configuration
+	Cut            bool          // put a Cut between gateway and collector
+	Far            *Namespace    // where the collector runs; nil for here
+}
+
+// Site is a gateway and a collector with keys and configurations of their own.
+type Site struct {
+	Gateway   *Process // nil until started
+	Collector *Process
+	Cut       *Cut // nil unless asked for
+
+	o       SiteOptions
+	push    string
+	uplink  string // where the collector listens
+	metrics string // the collector's status
+}
+
+// GatewayID is the name of a site's gateway.
+const GatewayID = "lab-gateway"
+
+// serverName is the name in the collector's certificate.
+const serverName = "collector.lab"
+
+// NewSite makes keys and writes configurations; nothing runs yet. A site that
+// was made in the same folder before keeps its keys and data.
+func NewSite(ctx context.Context, o SiteOptions) (*Site, error) {
+	var err error
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return nil, fmt.Errorf("make a site in %s: %w", o.Dir, err)
+	}
+	far := "127.0.0.1"
+	if o.Far != nil {
+		far = FarAddress
+	}
+	if o.Broker == "" {
+		o.Broker = FreeAddress("127.0.0.1")
+	}
+	if o.Output == "" {
+		o.Output = FreeAddress("127.0.0.1")
+	}
+	if o.GatewayData == "" {
+		o.GatewayData = filepath.Join(o.Dir, "gateway")
+	}
+	s := &Site{o: o, push: FreeAddress("127.0.0.1"), metrics: FreeAddress("127.0.0.1")}
+	_, port, err := net.SplitHostPort(FreeAddress("127.0.0.1"))
+	if err != nil {
+		return nil, fmt.Errorf("make a site in %s: %w", o.Dir, err)
+	}
+	s.uplink = net.JoinHostPort(far, port)
+	if o.Cut {
+		if s.Cut, err = NewCut(s.uplink); err != nil {
+			return nil, err
+		}
+	}
+	keys := exec.CommandContext(ctx, filepath.Join(o.Binaries, "sluice-collector"),
+		"keys", "--dir", filepath.Join(o.Dir, "keys"), "--gateway", GatewayID, "--host", serverName)
+	if out, err := keys.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("make keys: %w\n%s", err, out)
+	}
+	if err := s.writeConfigurations(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Site) writeConfigurations() error {
+	if err := os.WriteFile(s.path("gateway.toml"), []byte(s.gatewayConfig()), 0o600); err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	if err := os.WriteFile(s.path("collector.toml"), []byte(s.collectorConfig()), 0o600); err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	return nil
+}
+
+func (s *Site) path(name string) string { return filepath.Join(s.o.Dir, name) }
+
+func (s *Site) gatewayConfig() string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	uplink := s.uplink
+	if s.Cut != nil {
+		uplink = s.Cut.Address()
+	}
+	line("version = 1")
+	line("[gateway]\nid = %q\ndata_dir = %q\nstatus_socket = %q", GatewayID, s.o.GatewayData, s.path("gateway.sock"))
+	line("[broker]\nlisten = [%q]", s.o.Broker)
+	line("[push]\nlisten = %q", s.push)
+	line("[store]")
+	if s.o.Quota != "" {
+		line("quota = %q", s.o.Quota)
+	}
+	if s.o.Policy != "" {
+		line("policy = %q", s.o.Policy)
+	}
+	if s.o.Commit != 0 {
+		line("commit_interval = %q", s.o.Commit)
+	}
+	line("[uplink]\ncollectors = [%q]\nserver_name = %q", uplink, serverName)
+	line("ca = %q\ncert = %q\nkey = %q", s.path("keys/ca.crt"), s.path("keys/"+GatewayID+".crt"), s.path("keys/"+GatewayID+".key"))
+	if s.o.Flush != 0 {
+		line("flush_interval = %q", s.o.Flush)
+	}
+	if s.o.AckTimeout != 0 {
+		line("ack_timeout = %q", s.o.AckTimeout)
+	}
+	line("%s", s.o.Extra)
+	return b.String()
+}
+
+func (s *Site) collectorConfig() string {
+	return fmt.Sprintf(`version = 1
+[collector]
+data_dir = %q
+listen = [%q]
+ca = %q
+cert = %q
+key = %q
+metrics_listen = %q
+[jetstream]
+listen = %q
+`, s.path("collector"), s.uplink, s.path("keys/ca.crt"), s.path("keys/collector.crt"), s.path("keys/collector.key"), s.metrics, s.o.Output)
+}
+
+// Broker is the address of the gateway's MQTT broker.
+func (s *Site) Broker() string { return s.o.Broker }
+
+// PushURL is where sink nodes push to.
+func (s *Site) PushURL() string { return "http://" + s.push }
+
+// OutputURL is where NATS clients connect.
+func (s *Site) OutputURL() string { return "nats://" + s.o.Output }
+
+// Oracle returns a reader of the site's output from its start.
+func (s *Site) Oracle() *Oracle { return NewOracle(s.OutputURL(), s.o.Far) }
+
+// StartCollector starts the collector and waits until gateways and consumers
+// can connect.
+func (s *Site) StartCollector(ctx context.Context) error {
+	p, err := StartProcess(ProcessOptions{
+		Path: filepath.Join(s.o.Binaries, "sluice-collector"),
+		Args: []string{"run", "--config", s.path("collector.toml")},
+		Dir:  s.o.Dir, Log: s.path("collector.log"), Namespace: s.o.Far,
+	})
+	if err != nil {
+		return err
+	}
+	s.Collector = p
+	return p.Await(ctx, func(ctx context.Context) error {
+		for _, address := range []string{s.uplink, s.o.Output} {
+			c, err := s.o.Far.DialContext(ctx, "tcp", address)
+			if err != nil {
+				return err
+			}
+			c.Close()
+		}
+		return nil
+	})
+}
+
+// StartGateway starts the gateway and waits until it takes messages in.
+func (s *Site) StartGateway(ctx context.Context) error {
+	p, err := StartProcess(ProcessOptions{
+		Path: filepath.Join(s.o.Binaries, "sluice"),
+		Args: []string{"run", "--config", s.path("gateway.toml")},
+		Dir:  s.o.Dir, Log: s.path("gateway.log"),
+	})
+	if err != nil {
+		return err
+	}
+	s.Gateway = p
+	return p.Await(ctx, func(ctx context.Context) error {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.o.Broker)
+		if err != nil {
+			return err
+		}
+		c.Close()
+		_, err = s.GatewayStatus(ctx)
+		return err
+	})
+}
+
+// Start starts the collector, then the gateway.
+func (s *Site) Start(ctx context.Context) error {
+	if err := s.StartCollector(ctx); err != nil {
+		return err
+	}
+	return s.StartGateway(ctx)
+}
+
+// Stop ends the gateway, then the collector, as an orderly shutdown would. The
+// error says when one of them did not end cleanly.
+func (s *Site) Stop(ctx context.Context) error {
+	var first error
+	for _, p := range []*Process{s.Gateway, s.Collector} {
+		if p == nil {
+			continue
+		}
+		if err := p.Stop(ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	s.Gateway, s.Collector = nil, nil
+	return first
+}
+
+// Close kills what still runs and takes the link down.
+func (s *Site) Close() {
+	for _, p := range []*Process{s.Gateway, s.Collector} {
+		if p != nil {
+			p.Kill()
+		}
+	}
+	if s.Cut != nil {
+		s.Cut.Close()
+	}
+}
