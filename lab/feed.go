@@ -84,3 +84,16 @@ func appendHundredths(dst []byte, v uint64) []byte {
 	dst = strconv.AppendUint(dst, v/100, 10)
 	return append(dst, '.', byte('0'+v/10%10), byte('0'+v%10))
 }
+
+// From returns feed without its first messages.
+func From(feed Feed, first uint64) Feed { return shifted{feed, first} }
+
+type shifted struct {
+	feed  Feed
+	first uint64
+}
+
+// Compose implements Feed.
+func (s shifted) Compose(dst []byte, m uint64) (string, []byte) {
+	return s.feed.Compose(dst, s.first+m)
+}

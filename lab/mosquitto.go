@@ -20,8 +20,7 @@ type MosquittoOptions struct {
 	Name    string // of its files in Dir
 	Address string // numeric
 	Bridge  string // address of a broker to pass everything on to; may be empty
-	// CA, Cert and Key turn TLS on, with certificates of both ends.
-	CA, Cert, Key string
+	Keys    *Keys  // nil for no TLS; else certificates of both ends are asked for
 	// Persistent keeps sessions over a restart.
 	Persistent bool
 	Namespace  *Namespace
@@ -46,8 +45,8 @@ func StartMosquitto(ctx context.Context, o MosquittoOptions) (*Process, error) {
 	line("allow_anonymous true")
 	line("max_inflight_messages 0\nmax_queued_messages 0")
 	line("set_tcp_nodelay true")
-	if o.CA != "" {
-		line("cafile %s\ncertfile %s\nkeyfile %s\nrequire_certificate true", o.CA, o.Cert, o.Key)
+	if k := o.Keys; k != nil {
+		line("cafile %s\ncertfile %s\nkeyfile %s\nrequire_certificate true", k.CA, k.Cert, k.Key)
 	}
 	if o.Persistent {
 		line("persistence true\npersistence_location %s/\nautosave_interval 1\nautosave_on_changes true", o.Dir)

@@ -43,8 +43,8 @@ type Site struct {
 // GatewayID is the name of a site's gateway.
 const GatewayID = "lab-gateway"
 
-// serverName is the name in the collector's certificate.
-const serverName = "collector.lab"
+// ServerName is the name in the collector's certificate.
+const ServerName = "collector.lab"
 
 // NewSite makes keys and writes configurations; nothing runs yet. A site that
 // was made in the same folder before keeps its keys and data.
@@ -78,7 +78,7 @@ func NewSite(ctx context.Context, o SiteOptions) (*Site, error) {
 		}
 	}
 	keys := exec.CommandContext(ctx, filepath.Join(o.Binaries, "sluice-collector"),
-		"keys", "--dir", filepath.Join(o.Dir, "keys"), "--gateway", GatewayID, "--host", serverName)
+		"keys", "--dir", filepath.Join(o.Dir, "keys"), "--gateway", GatewayID, "--host", ServerName)
 	if out, err := keys.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("make keys: %w\n%s", err, out)
 	}
@@ -121,8 +121,9 @@ func (s *Site) gatewayConfig() string {
 	if s.o.Commit != 0 {
 		line("commit_interval = %q", s.o.Commit)
 	}
-	line("[uplink]\ncollectors = [%q]\nserver_name = %q", uplink, serverName)
-	line("ca = %q\ncert = %q\nkey = %q", s.path("keys/ca.crt"), s.path("keys/"+GatewayID+".crt"), s.path("keys/"+GatewayID+".key"))
+	line("[uplink]\ncollectors = [%q]\nserver_name = %q", uplink, ServerName)
+	keys := s.GatewayKeys()
+	line("ca = %q\ncert = %q\nkey = %q", keys.CA, keys.Cert, keys.Key)
 	if s.o.Flush != 0 {
 		line("flush_interval = %q", s.o.Flush)
 	}
@@ -134,6 +135,7 @@ func (s *Site) gatewayConfig() string {
 }
 
 func (s *Site) collectorConfig() string {
+	keys := s.CollectorKeys()
 	return fmt.Sprintf(`version = 1
 [collector]
 data_dir = %q
@@ -144,7 +146,7 @@ key = %q
 metrics_listen = %q
 [jetstream]
 listen = %q
-`, s.path("collector"), s.uplink, s.path("keys/ca.crt"), s.path("keys/collector.crt"), s.path("keys/collector.key"), s.metrics, s.o.Output)
+`, s.path("collector"), s.uplink, keys.CA, keys.Cert, keys.Key, s.metrics, s.o.Output)
 }
 
 // Broker is the address of the gateway's MQTT broker.
@@ -155,6 +157,20 @@ func (s *Site) PushURL() string { return "http://" + s.push }
 
 // OutputURL is where NATS clients connect.
 func (s *Site) OutputURL() string { return "nats://" + s.o.Output }
+
+// Keys are files with the authority that both ends trust, and one end's
+// certificate and private key.
+type Keys struct{ CA, Cert, Key string }
+
+// GatewayKeys are the files of the gateway's end.
+func (s *Site) GatewayKeys() Keys { return s.keys(GatewayID) }
+
+// CollectorKeys are the files of the collector's end.
+func (s *Site) CollectorKeys() Keys { return s.keys("collector") }
+
+func (s *Site) keys(name string) Keys {
+	return Keys{CA: s.path("keys/ca.crt"), Cert: s.path("keys/" + name + ".crt"), Key: s.path("keys/" + name + ".key")}
+}
 
 // Oracle returns a reader of the site's output from its start.
 func (s *Site) Oracle() *Oracle { return NewOracle(s.OutputURL(), s.o.Far) }
@@ -200,7 +216,7 @@ func (s *Site) StartGateway(ctx context.Context) error {
 			return err
 		}
 		c.Close()
-		_, err = s.GatewayStatus(ctx)
+		_, err = s.Status(ctx)
 		return err
 	})
 }

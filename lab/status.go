@@ -2,44 +2,35 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
+	"time"
+
+	"sluice/admin"
 )
 
-// GatewayStatus is what the lab reads of the gateway's status document.
-type GatewayStatus struct {
-	GatewayID string `json:"gateway_id"`
-}
-
-// GatewayStatus asks the gateway for its status document over its socket.
-func (s *Site) GatewayStatus(ctx context.Context) (GatewayStatus, error) {
-	var status GatewayStatus
-	err := getJSON(ctx, func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", s.path("gateway.sock"))
-	}, "http://gateway/status", &status)
+// Status asks the gateway for its status document.
+func (s *Site) Status(ctx context.Context) (admin.Status, error) {
+	status, _, err := admin.Fetch(ctx, s.path("gateway.sock"))
 	return status, err
 }
 
-// getJSON fetches a document over a connection of its own.
-func getJSON(ctx context.Context, dial Dialer, url string, document any) error {
-	transport := &http.Transport{DialContext: dial, DisableKeepAlives: true}
-	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("read status: %w", err)
+// AwaitStatus waits until the gateway's status is as it should.
+func (s *Site) AwaitStatus(ctx context.Context, what string, ok func(admin.Status) bool) error {
+	for {
+		status, err := s.Status(ctx)
+		if err == nil && ok(status) {
+			return nil
+		}
+		if !pause(ctx, 50*time.Millisecond) {
+			return fmt.Errorf("wait until %s: time is up; last status %+v, error %v", what, status, err)
+		}
 	}
-	response, err := (&http.Client{Transport: transport}).Do(request)
-	if err != nil {
-		return fmt.Errorf("read status: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("read status: %s", response.Status)
-	}
-	if err := json.NewDecoder(response.Body).Decode(document); err != nil {
-		return fmt.Errorf("read status: %w", err)
-	}
-	return nil
+}
+
+// AwaitEmpty waits until nothing in the gateway's store waits for the collector.
+func (s *Site) AwaitEmpty(ctx context.Context) error {
+	return s.AwaitStatus(ctx, "the gateway's backlog is empty", func(status admin.Status) bool {
+		backlog, _ := status.Store.Backlog()
+		return backlog == 0
+	})
 }

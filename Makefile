@@ -1,0 +1,70 @@
+# Each target is one step; `make help` lists them.
+.DEFAULT_GOAL := help
+
+GO       ?= go
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# -s -w leaves out symbols and debug data: a third of the size.
+GOBUILD  := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+BINARIES := sluice sluice-collector
+FUZZTIME ?= 5s
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## sluice, sluice-collector and sluice-lab for this machine, into bin/
+	$(GOBUILD) -o bin/ ./cmd/...
+
+cross: cross-arm64 cross-armv7 cross-armv6 ## for Linux on ARM, into bin/<os>-<arch>/
+	@printf 'bin/linux-arm64/sluice, stripped: %d bytes\n' "$$(wc -c <bin/linux-arm64/sluice)"
+
+cross-arm64: ARM := GOARCH=arm64
+cross-armv7: ARM := GOARCH=arm GOARM=7
+cross-armv6: ARM := GOARCH=arm GOARM=6
+cross-%:
+	GOOS=linux $(ARM) $(GOBUILD) -o bin/linux-$*/ $(BINARIES:%=./cmd/%)
+
+run: build ## gateway, collector and recorded sensor data, with a live status; Ctrl-C stops
+	@bin/sluice-lab live --dir var
+
+demo: build ## a fixed amount of data, checked at the far end
+	@bin/sluice-lab demo
+
+test: tools lint unit fuzz cross ## everything that must pass
+
+tools: # what the tests need from Debian's packages
+	@missing=; \
+	command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || missing="$$missing mosquitto"; \
+	command -v mosquitto_pub >/dev/null || missing="$$missing mosquitto-clients"; \
+	command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	test -z "$$missing" && exit 0; \
+	if [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing; \
+	else \
+		echo "the tests need Debian packages; run: sudo apt-get install$$missing" >&2; exit 1; \
+	fi
+
+lint: # form and doubtful constructs, also of what other systems compile
+	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "run gofmt -w on:" $$files >&2; exit 1; }
+	$(GO) vet ./...
+	GOOS=darwin $(GO) build ./...
+
+unit: # all tests, those that kill the real programs included
+	$(GO) test -race -shuffle=on -timeout 9m ./...
+
+fuzz: # each fuzz target for a moment
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \
+		for target in $$($(GO) test -list '^Fuzz' "$$dir" | grep '^Fuzz'); do \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" || exit 1; \
+		done; \
+	done
+
+test-kill: ## the promises under hundreds of kills and a link cut for a minute
+	SLUICE_KILLS=$${SLUICE_KILLS:-400} SLUICE_CUT=60s $(GO) test -count=1 -v -timeout 90m -run 'Promise|Field' ./e2e
+
+bench: build ## figures of this machine, as a table and as JSON lines
+	@bin/sluice-lab bench
+
+clean: ## remove what was built and the data of make run
+	rm -rf bin var
+
+.PHONY: help build cross cross-arm64 cross-armv7 cross-armv6 run demo test tools lint unit fuzz test-kill bench clean
