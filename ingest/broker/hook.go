@@ -1,0 +1,146 @@
+package broker
+
+import (
+	"errors"
+	"math"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// hook is where the library asks the broker.
+type hook struct {
+	mqtt.HookBase
+	broker *Broker
+}
+
+func (h *hook) ID() string { return "sluice" }
+
+func (h *hook) Provides(what byte) bool {
+	switch what {
+	case mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnACLCheck,
+		mqtt.OnSessionEstablish, mqtt.OnSessionEstablished, mqtt.OnDisconnect,
+		mqtt.OnPacketRead, mqtt.OnPacketEncode, mqtt.OnPublish, mqtt.OnPublished,
+		mqtt.OnSubscribed, mqtt.OnPublishDropped, mqtt.OnClientExpired,
+		mqtt.OnRetainMessage, mqtt.OnRetainedExpired,
+		mqtt.OnWill, mqtt.OnWillSent:
+		return true
+	}
+	return false
+}
+
+// OnConnect ties the library's client to our connection.
+func (h *hook) OnConnect(cl *mqtt.Client, _ packets.Packet) error {
+	c := connOf(cl)
+	if c == nil {
+		return packets.ErrUnspecifiedError
+	}
+	c.client = cl
+	// The library gives an alias to messages that wait for a client's return,
+	// and the alias is unknown to the connection that they are sent on.
+	cl.Properties.Props.TopicAliasMaximum = 0
+	if cl.Properties.ProtocolVersion == 5 && cl.Properties.Props.SessionExpiryInterval == 0 {
+		// The session ends with the connection, and the will is due at the
+		// session's end at the latest (MQTT 5.0, 3.1.3.2.2).
+		cl.Properties.Will.WillDelayInterval = 0
+	}
+	c.window.configure(cl)
+	return nil
+}
+
+// OnConnectAuthenticate checks the password.
+func (h *hook) OnConnectAuthenticate(cl *mqtt.Client, pk packets.Packet) bool {
+	c := connOf(cl)
+	if h.broker.authenticate(c, pk.Connect) {
+		return true
+	}
+	h.broker.counters.strangers.Add(1)
+	h.broker.log.Warn("mqtt client refused: unknown user or wrong password",
+		"user", string(pk.Connect.Username), "client", cl.ID, "remote", cl.Net.Remote)
+	return false
+}
+
+// OnSessionEstablish waits until the client's former connection has ended.
+func (h *hook) OnSessionEstablish(cl *mqtt.Client, pk packets.Packet) {
+	c := connOf(cl)
+	h.broker.arrive(c)
+	c.session = &session{}
+	c.sender = "mqtt:" + cl.ID
+	if old, ok := h.broker.server.Clients.Get(cl.ID); ok {
+		ended := pk.Connect.Clean || old.Properties.Clean && old.Properties.ProtocolVersion < 5
+		if oc := connOf(old); oc != nil && !ended {
+			c.session = oc.session
+		}
+	}
+}
+
+// OnSessionEstablished lets the client's next connection come.
+func (h *hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
+	// SetUsers looks only at clients that the library lists already.
+	h.broker.review(cl, h.broker.directory.Load())
+	// The window bounds what is received. The library would count down with
+	// QoS 2 messages that it sends, and disconnect a client that is slow to
+	// complete them.
+	cl.State.Inflight.ResetReceiveQuota(math.MaxInt32)
+	connOf(cl).settled()
+}
+
+// OnDisconnect reports packets that are too large: their sender will try again
+// and again, and no packet says why before MQTT 5.
+func (h *hook) OnDisconnect(cl *mqtt.Client, err error, _ bool) {
+	if errors.Is(err, packets.ErrPacketTooLarge) {
+		h.broker.counters.refuse(packets.ErrPacketTooLarge.Code)
+		h.broker.log.Warn("mqtt packet larger than the limit, client disconnected",
+			"client", cl.ID, "limit", h.broker.options.MaxPacket)
+	}
+}
+
+// OnPacketEncode tells MQTT 5 clients the limits that the library leaves out of
+// CONNACK.
+func (h *hook) OnPacketEncode(_ *mqtt.Client, pk packets.Packet) packets.Packet {
+	if pk.FixedHeader.Type == packets.Connack {
+		pk.Properties.TopicAliasMaximum = aliasMaximum
+		pk.Properties.MaximumPacketSize = uint32(h.broker.options.MaxPacket)
+	}
+	return pk
+}
+
+// OnACLCheck is asked before a publish, before a subscription (topic is then a
+// filter), and before each delivery to a subscriber.
+func (h *hook) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
+	c := connOf(cl)
+	r := c.rights.Load()
+	if !write {
+		return r.maySubscribe(topic)
+	}
+	if r.mayPublish(topic) {
+		return true
+	}
+	h.broker.refuse(c, packets.ErrNotAuthorized, "no right to publish to "+topic)
+	return false
+}
+
+// OnSubscribed makes connections look for subscribers again.
+func (h *hook) OnSubscribed(*mqtt.Client, packets.Packet, []byte) {
+	h.broker.subscribed.Add(1)
+}
+
+// OnPublishDropped counts what a slow subscriber did not get.
+func (h *hook) OnPublishDropped(*mqtt.Client, packets.Packet) {
+	h.broker.counters.undelivered.Add(1)
+}
+
+// OnClientExpired removes what the library leaves behind of an expired session:
+// its subscriptions, which would otherwise pass to the next client of that id.
+func (h *hook) OnClientExpired(cl *mqtt.Client) {
+	h.broker.server.UnsubscribeClient(cl)
+	cl.ClearInflights()
+}
+
+func (h *hook) OnRetainMessage(_ *mqtt.Client, pk packets.Packet, change int64) {
+	h.broker.retained.changed(pk, change)
+}
+
+func (h *hook) OnRetainedExpired(topic string) {
+	h.broker.retained.expired(topic)
+}
