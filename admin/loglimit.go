@@ -29,7 +29,7 @@ var _ slog.Handler = (*logLimit)(nil)
 
 type logCounts struct {
 	root   slog.Handler // writes the sums: they speak of no single client or topic
-	mu     sync.Mutex // guards counts; not held while a record is written
+	mu     sync.Mutex   // guards counts; not held while a record is written
 	counts map[logKind]*logCount
 }
 

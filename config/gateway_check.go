@@ -103,6 +103,8 @@ func (b *Broker) check(c *checker) {
 			c.fault(field+".password", "", "is missing", "give password, password_file or password_hash")
 		case u.PasswordHash != "" && (u.Password != "" || u.PasswordFile != ""):
 			c.fault(field+".password_hash", "", "is given together with a password", "keep one of them")
+		case u.PasswordHash != "" && (!strings.HasPrefix(u.PasswordHash, "pbkdf2-sha256$") || strings.Count(u.PasswordHash, "$") != 3):
+			c.fault(field+".password_hash", "", "is not a password hash", `give what "sluice hash-password" prints`)
 		}
 		c.filters(field+".publish", u.Publish)
 		c.filters(field+".subscribe", u.Subscribe)
@@ -198,14 +200,20 @@ func (a *Alarm) check(c *checker, field string) {
 			c.fault(field+"."+limit.key, shown(literal(limit.value.Text)), "is not a decimal number", "write digits, such as 60 or 4.5")
 		}
 	}
-	if a.Above.decimal() && a.Below.decimal() && a.Above.compare(a.Below) < 0 {
+	if a.Above.decimal() && a.Below.decimal() && a.Above.less(a.Below) {
 		c.fault(field, "", fmt.Sprintf("is raised by every number: above %s or below %s", a.Above.Text, a.Below.Text),
 			"above is the upper limit and below the lower one: exchange them")
 	}
 }
 
 func (s *Store) check(c *checker) {
-	between(c, "store.quota", s.Quota, 8e6, 1e12)
+	// A store is mapped into memory whole, and addresses of 32 bits leave room
+	// for no more.
+	largest := Size(1e12)
+	if strconv.IntSize == 32 {
+		largest = 768 << 20
+	}
+	between(c, "store.quota", s.Quota, 1<<20, largest)
 	c.choice("store.policy", s.Policy, "drop-oldest", "reject")
 	between(c, "store.commit_interval", s.CommitInterval, Duration(time.Millisecond), Duration(10*time.Second))
 	between(c, "store.commit_bytes", s.CommitBytes, 1e3, 16e6)

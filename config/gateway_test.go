@@ -57,7 +57,7 @@ func TestGatewayFaults(t *testing.T) {
 		{"out of range", head + "[broker]\nmax_packet = \"1GB\"\n[push]\nmax_body = \"10B\"\n[store]\nquota = \"1MB\"\npolicy = \"drop_oldest\"\ncommit_interval = \"1m\"\ncommit_bytes = \"0B\"\n[uplink]\nflush_interval = \"-1s\"\nkeepalive = \"0s\"\nack_timeout = \"1h\"\n",
 			"5: broker.max_packet = \"1GB\": is out of range; choose between \"1KB\" and \"256MB\"\n" +
 				"7: push.max_body = \"10B\": is out of range; choose between \"1KB\" and \"64MB\"\n" +
-				"9: store.quota = \"1MB\": is out of range; choose between \"8MB\" and \"1TB\"\n" +
+				"9: store.quota = \"1MB\": is out of range; choose between \"1MiB\" and \"1TB\"\n" +
 				"10: store.policy = \"drop_oldest\": is not a choice; did you mean \"drop-oldest\"? Choices: drop-oldest or reject\n" +
 				"11: store.commit_interval = \"1m0s\": is out of range; choose between \"1ms\" and \"10s\"\n" +
 				"12: store.commit_bytes = \"0B\": is out of range; choose between \"1KB\" and \"16MB\"\n" +
@@ -80,7 +80,7 @@ func TestGatewayFaults(t *testing.T) {
 		{"nobody can log in", head + "[broker]\nanonymous = false\nlisten = []\n",
 			"5: broker.anonymous = false: lets nobody in, for there is no user; add [[broker.user]], or write anonymous = true\n" +
 				"6: broker.listen = []: leaves the broker without a listener; give an address, or write enabled = false\n"},
-		{"users", head + "[[broker.user]]\nname = \"a\"\n[[broker.user]]\nname = \"a\"\npassword = \"x\"\npassword_file = \"secret\"\npublish = [\"a/#/b\", \"a+\", \"\"]\n[[broker.user]]\npassword_file = \"two\"\npassword_hash = \"h\"\n[[broker.user]]\nname = \"e\"\npassword_file = \"empty\"\n",
+		{"users", head + "[[broker.user]]\nname = \"a\"\n[[broker.user]]\nname = \"a\"\npassword = \"x\"\npassword_file = \"secret\"\npublish = [\"a/#/b\", \"a+\", \"\"]\n[[broker.user]]\npassword_file = \"two\"\npassword_hash = \"h\"\n[[broker.user]]\nname = \"e\"\npassword_file = \"empty\"\n[[broker.user]]\nname = \"h\"\npassword_hash = \"secret\"\n",
 			"4: broker.user[1].password: is missing; give password, password_file or password_hash\n" +
 				"7: broker.user[2].name = \"a\": appears twice; give each its own\n" +
 				"8: broker.user[2].password: is given twice, here and with password_file; keep one of them\n" +
@@ -90,7 +90,8 @@ func TestGatewayFaults(t *testing.T) {
 				"11: broker.user[3].name: is missing; give the name that the client logs in with\n" +
 				"12: broker.user[3].password_file = \"DIR/two\": does not hold one line of text; put the secret alone into the file\n" +
 				"13: broker.user[3].password_hash: is given together with a password; keep one of them\n" +
-				"16: broker.user[4].password_file = \"DIR/empty\": does not hold one line of text; put the secret alone into the file\n"},
+				"16: broker.user[4].password_file = \"DIR/empty\": does not hold one line of text; put the secret alone into the file\n" +
+				"19: broker.user[5].password_hash: is not a password hash; give what \"sluice hash-password\" prints\n"},
 		{"TLS listener", head + "[broker]\ntls_listen = [\"127.0.0.1:8883\"]\n[push]\ntls_cert = \"gw.crt\"\ntls_key = \"other.key\"\n",
 			"5: broker.tls_listen: needs a certificate; give tls_cert and tls_key\n" +
 				"7: push.tls_cert = \"DIR/gw.crt\": cannot be used with its key: private key does not match public key; give a certificate in PEM form and the key that was made for it\n"},

