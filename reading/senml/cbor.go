@@ -23,21 +23,9 @@ var labels = map[int64]string{
 // floats become the shortest decimal that stands for them at their own width.
 // The error is ErrTooMany or a *RecordError.
 func DecodeCBOR(b []byte, o Options) ([]reading.Reading, error) {
-	mode, err := cbor.DecOptions{
-		DupMapKey:        cbor.DupMapKeyEnforcedAPF,
-		MaxNestedLevels:  16,
-		MaxArrayElements: reading.MaxBatch,
-		MaxMapPairs:      64,
-	}.DecMode()
+	mode, records, err := openCBOR(b, reading.MaxBatch)
 	if err != nil {
-		return nil, &RecordError{Record: -1, Reason: err.Error()}
-	}
-	var records []cbor.RawMessage
-	if err := mode.Unmarshal(b, &records); err != nil {
-		if many, ok := errors.AsType[*cbor.MaxArrayElementsError](err); ok && many != nil {
-			return nil, ErrTooMany
-		}
-		return nil, &RecordError{Record: -1, Reason: "is not a CBOR array of records (RFC 8428, section 6): " + err.Error()}
+		return nil, err
 	}
 	r := &resolver{options: o}
 	for _, raw := range records {
@@ -69,6 +57,31 @@ func DecodeCBOR(b []byte, o Options) ([]reading.Reading, error) {
 		}
 	}
 	return r.end()
+}
+
+// maxSplit is how many records a pack may have that is to be split.
+const maxSplit = 1 << 24
+
+// openCBOR returns the records of a pack of at most most of them, still
+// encoded, and how they are to be decoded: bounded in every way.
+func openCBOR(b []byte, most int) (cbor.DecMode, []cbor.RawMessage, error) {
+	mode, err := cbor.DecOptions{
+		DupMapKey:        cbor.DupMapKeyEnforcedAPF,
+		MaxNestedLevels:  16,
+		MaxArrayElements: most,
+		MaxMapPairs:      64,
+	}.DecMode()
+	if err != nil {
+		return nil, nil, &RecordError{Record: -1, Reason: err.Error()}
+	}
+	var records []cbor.RawMessage
+	if err := mode.Unmarshal(b, &records); err != nil {
+		if _, many := errors.AsType[*cbor.MaxArrayElementsError](err); many {
+			return nil, nil, ErrTooMany
+		}
+		return nil, nil, &RecordError{Record: -1, Reason: "is not a CBOR array of records (RFC 8428, section 6): " + err.Error()}
+	}
+	return mode, records, nil
 }
 
 // cborValue is a well-formed CBOR item.

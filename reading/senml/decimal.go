@@ -15,15 +15,24 @@ type decimal struct {
 	exponent int
 }
 
-// maxExponent bounds powers of ten, so that a short literal cannot ask for
-// millions of digits.
-const maxExponent = 1000
+// Bounds of numbers that are calculated with, so that a small pack cannot ask
+// for millions of digits.
+const (
+	maxExponent = 1000
+	maxLiteral  = 1000
+)
 
-var errExponent = errors.New("has an exponent beyond 1000")
+var (
+	errExponent = errors.New("has an exponent beyond 1000")
+	errLong     = errors.New("is longer than 1000 digits")
+)
 
 // parseDecimal splits literal, which follows the number grammar of RFC 8259.
 func parseDecimal(literal string) (decimal, error) {
 	var d decimal
+	if len(literal) > maxLiteral {
+		return d, errLong
+	}
 	d.negative = strings.HasPrefix(literal, "-")
 	literal = strings.TrimPrefix(literal, "-")
 	if i := strings.IndexAny(literal, "eE"); i >= 0 {

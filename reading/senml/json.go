@@ -18,7 +18,7 @@ func DecodeJSON(b []byte, o Options) ([]reading.Reading, error) {
 	d := &jsonDecoder{in: jsontext.NewDecoder(bytes.NewBuffer(b))}
 	d.options = o
 	if d.in.PeekKind() != '[' {
-		return nil, &RecordError{Record: -1, Reason: "is not a JSON array of records: begin with [ (RFC 8428, section 5)"}
+		return nil, notArray()
 	}
 	if _, err := d.in.ReadToken(); err != nil {
 		return nil, d.syntax(err)
@@ -44,9 +44,17 @@ func DecodeJSON(b []byte, o Options) ([]reading.Reading, error) {
 		return nil, d.syntax(err)
 	}
 	if _, err := d.in.ReadToken(); err != io.EOF {
-		return nil, &RecordError{Record: -1, Reason: "has something after its closing ]: send one array"}
+		return nil, trailing()
 	}
 	return d.end()
+}
+
+func notArray() error {
+	return &RecordError{Record: -1, Reason: "is not a JSON array of records: begin with [ (RFC 8428, section 5)"}
+}
+
+func trailing() error {
+	return &RecordError{Record: -1, Reason: "has something after its closing ]: send one array"}
 }
 
 type jsonDecoder struct {

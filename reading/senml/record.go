@@ -58,6 +58,9 @@ func (r *resolver) add(rec *record) error {
 	if rec.unit != nil {
 		out.Unit = *rec.unit
 	}
+	if len(out.Unit) > maxUnit {
+		return r.fault("u", fmt.Sprintf("unit has %d bytes; %d are allowed", len(out.Unit), maxUnit))
+	}
 	var err error
 	if out.Device, out.Name, err = r.split(rec); err != nil {
 		return err
@@ -114,9 +117,13 @@ func (r *resolver) add(rec *record) error {
 // end returns all readings after the last record.
 func (r *resolver) end() ([]reading.Reading, error) {
 	if r.record == 0 {
-		return nil, &RecordError{Record: -1, Reason: "has no record: send at least one"}
+		return nil, noRecord()
 	}
 	return r.out, nil
+}
+
+func noRecord() error {
+	return &RecordError{Record: -1, Reason: "has no record: send at least one"}
 }
 
 func (r *resolver) setBase(rec *record) error {
@@ -138,10 +145,14 @@ func (r *resolver) setBase(rec *record) error {
 		}
 	}
 	if rec.baseValue != "" {
-		r.value = rec.baseValue
+		if r.value = rec.baseValue; len(r.value) > maxLiteral {
+			return r.fault("bv", errLong.Error())
+		}
 	}
 	if rec.baseSum != "" {
-		r.sum = rec.baseSum
+		if r.sum = rec.baseSum; len(r.sum) > maxLiteral {
+			return r.fault("bs", errLong.Error())
+		}
 	}
 	if d := rec.exact.baseDevice; d != nil {
 		r.device = d
@@ -176,6 +187,8 @@ func (r *resolver) split(rec *record) (device, name string, err error) {
 		return "", "", r.fault("n", "is missing, and there is no base name: say what was measured")
 	case !mayBegin(first[0]):
 		return "", "", r.fault(field, fmt.Sprintf("name %.80q must begin with a letter or digit (RFC 8428, 4.5.1)", r.name+name))
+	case len(r.name)+len(name) > maxName:
+		return "", "", r.fault(field, fmt.Sprintf("name has %d bytes; %d are allowed", len(r.name)+len(name), maxName))
 	case !legalBytes(r.name) || !legalBytes(name):
 		return "", "", r.fault(field, fmt.Sprintf("name %.80q may only have letters, digits and - : . / _ (RFC 8428, 4.5.1)", r.name+name))
 	}

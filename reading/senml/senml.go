@@ -109,6 +109,13 @@ func mayBegin(c byte) bool {
 	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
+// Bounds of what base fields repeat for every record, in bytes, so that a small
+// pack cannot become a large batch.
+const (
+	maxName = 1024
+	maxUnit = 128
+)
+
 // Times below this many seconds are relative to now (RFC 8428, 4.5.3).
 const (
 	relativeSeconds = 1 << 28
