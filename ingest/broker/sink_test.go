@@ -137,6 +137,13 @@ func (s *groupSink) failWith(err error) {
 	s.mu.Unlock()
 }
 
+// count returns the number of commits.
+func (s *groupSink) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.commits
+}
+
 // values returns what was stored, in order.
 func (s *groupSink) values() []string {
 	s.mu.Lock()

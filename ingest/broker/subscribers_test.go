@@ -1,0 +1,249 @@
+package broker
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// What the acknowledgement's detour must not take away: local subscribers get
+// everything a broker owes them.
+
+func TestSubscriberGetsPublishersQoS(t *testing.T) {
+	sink := newGroupSink(t, 0)
+	b := start(t, Options{Sink: sink})
+	for _, v := range versions {
+		for qos := byte(0); qos <= 2; qos++ {
+			for granted := byte(0); granted <= 1; granted++ {
+				topic := fmt.Sprintf("t/%d/%d/%d", v.version, qos, granted)
+				sub := dial(t, b, v.version, "reader")
+				if got := sub.subscribe(packets.Subscription{Filter: topic, Qos: granted}); got[0] != granted {
+					t.Fatalf("granted: got %d, want %d", got[0], granted)
+				}
+				pub := dial(t, b, v.version, "sensor")
+				id := uint16(1)
+				if qos == 0 {
+					id = 0
+				}
+				pub.send(publish(id, qos, topic, topic))
+				if got, want := sub.expectMessage(topic).FixedHeader.Qos, min(qos, granted); got != want {
+					t.Errorf("%s: got QoS %d, want %d", topic, got, want)
+				}
+			}
+		}
+	}
+}
+
+// A subscription is seen at once by publishers that had found none before.
+func TestSubscribeAfterPublish(t *testing.T) {
+	b := start(t, Options{Sink: newGroupSink(t, 0)})
+	pub, sub := dial(t, b, 4, "sensor"), dial(t, b, 4, "reader")
+	pub.send(publish(1, 1, "t", "unheard"))
+	pub.expect(packets.Puback, 1)
+	sub.subscribe(packets.Subscription{Filter: "t", Qos: 1})
+	pub.send(publish(2, 1, "t", "heard"))
+	sub.expectMessage("heard")
+}
+
+func TestRetained(t *testing.T) {
+	sink := newGroupSink(t, 0)
+	b := start(t, Options{Sink: sink})
+	pub := dial(t, b, 4, "sensor")
+	pub.send(retain(publish(1, 1, "t", "kept")), retain(publish(0, 0, "u", "kept too")))
+	pub.expect(packets.Puback, 1)
+	pub.expectQuiet()
+	sink.awaitValues(t, "kept", "kept too")
+
+	live := dial(t, b, 4, "live")
+	live.subscribe(packets.Subscription{Filter: "t", Qos: 1})
+	pk := live.expectMessage("kept")
+	if !pk.FixedHeader.Retain || pk.FixedHeader.Qos != 1 {
+		t.Errorf("to a late subscriber: got retain %v QoS %d, want true and 1", pk.FixedHeader.Retain, pk.FixedHeader.Qos)
+	}
+	pub.send(retain(publish(2, 1, "t", "new")))
+	if pk := live.expectMessage("new"); pk.FixedHeader.Retain {
+		t.Error("to a present subscriber: got retain 1, want 0")
+	}
+	pub.send(retain(publish(3, 1, "t", "")))
+	live.expectMessage("")
+	late := dial(t, b, 4, "late")
+	late.subscribe(packets.Subscription{Filter: "t", Qos: 1})
+	late.expectQuiet()
+}
+
+func TestNoLocalAndSubscriptionOptions(t *testing.T) {
+	b := start(t, Options{Sink: newGroupSink(t, 0)})
+	c := dial(t, b, 5, "both")
+	c.subscribe(
+		packets.Subscription{Filter: "own", Qos: 1, NoLocal: true},
+		packets.Subscription{Filter: "echo", Qos: 1, RetainAsPublished: true},
+	)
+	c.send(publish(1, 1, "own", "not to me"))
+	c.expect(packets.Puback, 1)
+	c.expectQuiet()
+	other := dial(t, b, 5, "other")
+	other.send(publish(1, 1, "own", "from another"))
+	c.expectMessage("from another")
+	other.send(retain(publish(2, 1, "echo", "as published")))
+	if pk := c.expectMessage("as published"); !pk.FixedHeader.Retain {
+		t.Error("retain as published: got retain 0, want 1")
+	}
+}
+
+func TestPropertiesReachSubscribers(t *testing.T) {
+	b := start(t, Options{Sink: newGroupSink(t, 0)})
+	sub := dial(t, b, 5, "reader")
+	sub.subscribe(packets.Subscription{Filter: "t", Qos: 1})
+	pub := dial(t, b, 5, "sensor")
+	pk := publish(1, 1, "t", "x")
+	pk.Properties.User = []packets.UserProperty{{Key: "site", Val: "north"}}
+	pk.Properties.ContentType = "text/plain"
+	pk.Properties.MessageExpiryInterval = 100
+	pub.send(pk)
+	got := sub.expectMessage("x").Properties
+	if len(got.User) != 1 || got.User[0].Val != "north" || got.ContentType != "text/plain" ||
+		got.MessageExpiryInterval == 0 || got.MessageExpiryInterval > 100 {
+		t.Errorf("properties: got %+v", got)
+	}
+}
+
+func TestSharedSubscription(t *testing.T) {
+	b := start(t, Options{Sink: newGroupSink(t, 0)})
+	one, two := dial(t, b, 5, "one"), dial(t, b, 5, "two")
+	for _, c := range []*rawClient{one, two} {
+		if got := c.subscribe(packets.Subscription{Filter: "$share/group/t", Qos: 0}); got[0] != 0 {
+			t.Fatalf("shared subscription: got %#x", got[0])
+		}
+	}
+	const n = 20
+	pub := dial(t, b, 5, "sensor")
+	for i := range n {
+		pub.send(publish(uint16(i+1), 1, "t", "x"))
+		pub.expect(packets.Puback, uint16(i+1))
+	}
+	got := 0
+	for _, c := range []*rawClient{one, two} {
+		c.send(packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Pingreq}})
+		for c.receive().FixedHeader.Type == packets.Publish {
+			got++
+		}
+	}
+	if got != n {
+		t.Errorf("messages to the group: got %d, want %d", got, n)
+	}
+}
+
+func TestTopicAlias(t *testing.T) {
+	sink := newGroupSink(t, 0)
+	b := start(t, Options{Sink: sink, Anonymous: Rights{Publish: []string{"t/#"}, Subscribe: []string{"#"}}})
+	sub := dial(t, b, 5, "reader")
+	sub.subscribe(packets.Subscription{Filter: "t/#", Qos: 0})
+	pub := dial(t, b, 5, "sensor")
+	if got := pub.connack.Properties.TopicAliasMaximum; got != aliasMaximum {
+		t.Errorf("topic alias maximum: got %d, want %d", got, aliasMaximum)
+	}
+	aliased := func(id uint16, topic, payload string, alias uint16) packets.Packet {
+		pk := publish(id, 1, topic, payload)
+		pk.Properties.TopicAlias, pk.Properties.TopicAliasFlag = alias, true
+		return pk
+	}
+	pub.send(aliased(1, "t/a", "1", 5), aliased(2, "", "2", 5), aliased(3, "t/b", "3", 5), aliased(4, "", "4", 5))
+	for id := range uint16(4) {
+		pub.expect(packets.Puback, id+1)
+	}
+	for i, topic := range []string{"t/a", "t/a", "t/b", "t/b"} {
+		if pk := sub.expectMessage(fmt.Sprint(i + 1)); pk.TopicName != topic {
+			t.Errorf("message %d: got topic %q, want %q", i+1, pk.TopicName, topic)
+		}
+	}
+	// An alias does not lend the right to publish to its topic.
+	pub.send(aliased(5, "forbidden", "5", 6), aliased(6, "", "6", 6))
+	for id := uint16(5); id <= 6; id++ {
+		if pk := pub.expect(packets.Puback, id); pk.ReasonCode != packets.ErrNotAuthorized.Code {
+			t.Errorf("publish %d: got reason %#x, want 0x87", id, pk.ReasonCode)
+		}
+	}
+	pub.send(aliased(7, "", "7", 77))
+	pub.expectEnd()
+	sink.awaitValues(t, "1", "2", "3", "4")
+}
+
+func TestWill(t *testing.T) {
+	for _, v := range versions {
+		t.Run(v.name, func(t *testing.T) {
+			sink := newGroupSink(t, 0)
+			b := start(t, Options{Sink: sink, Anonymous: Rights{Publish: []string{"t/#"}, Subscribe: []string{"#"}}})
+			sub := dial(t, b, v.version, "reader")
+			sub.subscribe(packets.Subscription{Filter: "#", Qos: 1})
+
+			dial(t, b, v.version, "dies", withWill("t/state", "offline", 1, true, 0)).conn.Close()
+			sub.expectMessage("offline")
+			sink.awaitValues(t, "offline")
+			late := dial(t, b, v.version, "late")
+			late.subscribe(packets.Subscription{Filter: "t/state"})
+			late.expectMessage("offline")
+
+			// A clean end cancels the will; one without the right is refused.
+			c := dial(t, b, v.version, "leaves", withWill("t/state", "wrong", 1, true, 0))
+			c.send(packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Disconnect}})
+			c.expectEnd()
+			dial(t, b, v.version, "lurks", withWill("u", "forbidden", 0, true, 0)).conn.Close()
+			dial(t, b, v.version, "lurks", withWill("$SYS/broker/uptime", "forged", 0, true, 0)).conn.Close()
+			dial(t, b, v.version, "lurks").expectQuiet()
+			sub.expectQuiet()
+			sink.awaitValues(t, "offline")
+		})
+	}
+}
+
+// A delayed will is due when the session ends, if that is sooner, and not at
+// all if the client is back in time.
+func TestDelayedWill(t *testing.T) {
+	sink := newGroupSink(t, 0)
+	b := start(t, Options{Sink: sink})
+	dial(t, b, 5, "keeps", withWill("t", "too early", 0, false, 100), keepSession).conn.Close()
+	dial(t, b, 5, "keeps", keepSession).expectQuiet()
+	dial(t, b, 5, "short", withWill("t", "session over", 0, false, 100)).conn.Close()
+	sink.awaitValues(t, "session over")
+	dial(t, b, 5, "slow", withWill("t", "delayed", 0, false, 1), keepSession).conn.Close()
+	sink.awaitValues(t, "session over", "delayed")
+}
+
+// The same client id connecting again and again leaves exactly the last
+// connection, with its subscription.
+func TestTakeover(t *testing.T) {
+	b := start(t, Options{Sink: newGroupSink(t, 0)})
+	pub := dial(t, b, 4, "sensor")
+	for i := range 50 {
+		c := dial(t, b, 4, "same")
+		c.subscribe(packets.Subscription{Filter: "t", Qos: 1})
+		id, payload := uint16(i+1), fmt.Sprint(i)
+		pub.send(publish(id, 1, "t", payload))
+		pub.expect(packets.Puback, id)
+		c.expectMessage(payload)
+	}
+}
+
+// What waits for a client that is away is delivered when it returns, and its
+// session's end removes its subscriptions.
+func TestSessionExpiry(t *testing.T) {
+	b := start(t, Options{Sink: newGroupSink(t, 0)})
+	pub := dial(t, b, 4, "sensor")
+	away := dial(t, b, 4, "away", keepSession)
+	away.subscribe(packets.Subscription{Filter: "t", Qos: 1})
+	away.conn.Close()
+	pub.send(publish(1, 1, "t", "waited"))
+	pub.expect(packets.Puback, 1)
+	away = dial(t, b, 4, "away", keepSession)
+	if !away.connack.SessionPresent {
+		t.Error("session present: got false, want true")
+	}
+	away.expectMessage("waited")
+
+	cl, _ := b.server.Clients.Get("away")
+	b.hook.OnClientExpired(cl)
+	if b.hasSubscribers("t") {
+		t.Error("subscription of an expired session: still there")
+	}
+}
