@@ -152,6 +152,9 @@ listen = %q
 // Broker is the address of the gateway's MQTT broker.
 func (s *Site) Broker() string { return s.o.Broker }
 
+// GatewayDir is where the gateway keeps its data.
+func (s *Site) GatewayDir() string { return s.o.GatewayData }
+
 // PushURL is where sink nodes push to.
 func (s *Site) PushURL() string { return "http://" + s.push }
 
@@ -199,8 +202,8 @@ func (s *Site) StartCollector(ctx context.Context) error {
 	})
 }
 
-// StartGateway starts the gateway and waits until it takes messages in.
-func (s *Site) StartGateway(ctx context.Context) error {
+// LaunchGateway starts the gateway and does not wait for it.
+func (s *Site) LaunchGateway() error {
 	p, err := StartProcess(ProcessOptions{
 		Path: filepath.Join(s.o.Binaries, "sluice"),
 		Args: []string{"run", "--config", s.path("gateway.toml")},
@@ -210,7 +213,15 @@ func (s *Site) StartGateway(ctx context.Context) error {
 		return err
 	}
 	s.Gateway = p
-	return p.Await(ctx, func(ctx context.Context) error {
+	return nil
+}
+
+// StartGateway starts the gateway and waits until it takes messages in.
+func (s *Site) StartGateway(ctx context.Context) error {
+	if err := s.LaunchGateway(); err != nil {
+		return err
+	}
+	return s.Gateway.Await(ctx, func(ctx context.Context) error {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.o.Broker)
 		if err != nil {
 			return err

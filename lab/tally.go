@@ -10,7 +10,6 @@ import (
 // message, since a message's readings are stored as one.
 type Tally struct {
 	devices map[string]*tallied
-	feeds   int
 
 	// Strangers is how many readings of other devices were seen.
 	Strangers uint64
@@ -40,7 +39,7 @@ type tallyLane struct {
 
 // NewTally returns a tally of the readings of feeds.
 func NewTally(feeds []*Sensors) *Tally {
-	t := &Tally{devices: make(map[string]*tallied), feeds: len(feeds)}
+	t := &Tally{devices: make(map[string]*tallied)}
 	for f, s := range feeds {
 		for i, d := range s.devices {
 			t.devices[d.name] = &tallied{
@@ -96,6 +95,21 @@ func (t *Tally) Add(r Record) {
 	l.after = max(l.after, l.n+1)
 }
 
+// Seen returns how many different messages were seen whole.
+func (t *Tally) Seen() uint64 {
+	var seen uint64
+	for _, d := range t.devices {
+		for _, word := range d.seen {
+			seen += uint64(bits.OnesCount64(word))
+		}
+	}
+	return seen
+}
+
+// Faults returns how many messages came twice, out of order or changed, and the
+// first of them in words.
+func (t *Tally) Faults() (uint64, string) { return t.doubled + t.disorder + t.wrong, t.first }
+
 func (t *Tally) fault(count *uint64, format string, args ...any) {
 	*count++
 	if t.first == "" {
@@ -126,12 +140,8 @@ func (t *Tally) Compare(load *Load) Result {
 		p.mu.Unlock()
 		r.Acked += p.count.Load()
 	}
-	var seen uint64
 	for name, d := range t.devices {
 		p := load.publishers[d.feed]
-		for _, word := range d.seen {
-			seen += uint64(bits.OnesCount64(word))
-		}
 		p.mu.Lock()
 		for m := d.place; m < p.next; m += d.share {
 			switch n := m / d.share; {
@@ -147,7 +157,7 @@ func (t *Tally) Compare(load *Load) Result {
 		}
 		p.mu.Unlock()
 	}
-	r.Unasked = seen - r.Delivered
+	r.Unasked = t.Seen() - r.Delivered
 	return r
 }
 

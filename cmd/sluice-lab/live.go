@@ -62,7 +62,7 @@ func live(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 		Address: site.Broker(), Feeds: []lab.Feed{replay}, Window: 100,
 		Rate: lab.MinuteMessages / 60.0 * *speed, Resume: resume,
 	})
-	view := &view{out: stdout}
+	view := &view{out: stdout, broker: site.Broker(), output: site.OutputURL()}
 	if f, ok := stdout.(*os.File); ok {
 		view.redraw = term.IsTerminal(int(f.Fd()))
 	}
@@ -95,8 +95,9 @@ func watch(ctx context.Context, site *lab.Site, load *lab.Load, position positio
 		if err != nil {
 			continue // the gateway is on its way down, or slow: shown next time
 		}
-		view.show(status, site, load)
-		if err := position.write(load.Positions()[0]); err != nil {
+		message := load.Positions()[0]
+		view.show(status, message)
+		if err := position.write(message); err != nil {
 			return err
 		}
 	}
@@ -106,12 +107,15 @@ func watch(ctx context.Context, site *lab.Site, load *lab.Load, position positio
 type view struct {
 	out    io.Writer
 	redraw bool
-	lines  int // of the table on the screen
+	broker string // where to publish
+	output string // where to read
+	lines  int    // of the table on the screen
 	last   uint64
 	at     time.Time
 }
 
-func (v *view) show(s admin.Status, site *lab.Site, load *lab.Load) {
+// show shows a status and the message that the replay has come to.
+func (v *view) show(s admin.Status, message uint64) {
 	rate := 0.0
 	if !v.at.IsZero() {
 		rate = float64(s.Ingest.Readings-v.last) / s.Time.Sub(v.at).Seconds()
@@ -136,15 +140,15 @@ func (v *view) show(s admin.Status, site *lab.Site, load *lab.Load) {
 		health = strings.Join(s.Health.Reasons, "; ")
 	}
 	rows := [][2]string{
-		{"publish to", "mqtt://" + site.Broker()},
-		{"read from", site.OutputURL() + " stream SLUICE"},
+		{"publish to", "mqtt://" + v.broker},
+		{"read from", v.output + ", stream SLUICE"},
 		{"readings in", fmt.Sprintf("%d (%.0f/s) from %d messages", s.Ingest.Readings, rate, s.Ingest.Messages)},
 		{"backlog", fmt.Sprintf("%d readings, oldest %.1f s", backlog, oldest)},
 		{"delivered", strconv.FormatUint(s.Uplink.Delivered, 10)},
 		{"duplicates", fmt.Sprintf("%d repeated by a sender and stored once", s.Store.Duplicates)},
 		{"path in use", link},
 		{"health", health},
-		{"replay", fmt.Sprintf("message %d; Ctrl-C stops, starting again goes on from here", load.Positions()[0])},
+		{"replay", fmt.Sprintf("message %d; Ctrl-C stops, starting again goes on from here", message)},
 	}
 	var b strings.Builder
 	b.WriteString("\x1b[?7l") // long lines are cut, so that the table keeps its height
