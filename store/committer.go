@@ -96,6 +96,11 @@ func (s *Store) commit() bool {
 		lane := &c.state.lanes[l]
 		lane.next = max(lane.next, s.acked[l].Load()+1)
 	}
+	if s.tight() {
+		// At the quota, what the far end has makes room before anything is refused
+		// or removed. If that fails, so will what follows, and says why.
+		_ = s.write(nil)
+	}
 	room, alarms := s.room()
 	p := c.planner.prepare(c.entries, &c.state, c.receipts, &s.opt, room, alarms)
 	err := s.write(p)
@@ -152,6 +157,15 @@ func (s *Store) wait(d time.Duration) bool {
 			return false
 		}
 	}
+}
+
+// tight reports whether the group may not fit the quota.
+func (s *Store) tight() bool {
+	need := int64(commitRoom)
+	for i := range s.c.entries {
+		need += pagesOf(s.c.entries[i].bytes + valueHeader)
+	}
+	return s.used()+need > s.opt.Quota-s.opt.Quota/16
 }
 
 // room is what the quota leaves for telemetry and for alarms.

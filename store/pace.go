@@ -11,9 +11,10 @@ const (
 	// gatherShare of the interval is what the first batch after a quiet time
 	// waits for those that usually come with it.
 	gatherShare = 8
-	// busyBatches make a commit cheap enough a reading to start as soon as no
-	// more arrive: senders that wait for their acknowledgements with full
-	// windows are not held up for the rest of an interval.
+	// busyBatches that came at less than busyPause from each other make a commit
+	// cheap enough a reading to start as soon as no more arrive: senders that wait
+	// for their acknowledgements with full windows are not held up for the rest
+	// of an interval.
 	busyBatches = 16
 	busyPause   = 2 * time.Millisecond
 	// ackWait is how long deletions wait for a commit to travel with. A crash
@@ -59,7 +60,8 @@ func (p pace) next(q pressure, last time.Time) (due time.Time, ok bool) {
 		if t := q.first.Add(p.interval); t.Before(due) {
 			due = t
 		}
-		if t := q.latest.Add(busyPause); q.batches >= busyBatches && t.Before(due) {
+		busy := q.batches >= busyBatches && q.latest.Sub(q.first) < time.Duration(q.batches)*busyPause
+		if t := q.latest.Add(busyPause); busy && t.Before(due) {
 			due = t
 		}
 		if q.bytes >= p.bytes {

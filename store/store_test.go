@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -462,11 +461,4 @@ func TestCommitsAreSpaced(t *testing.T) {
 			t.Error("close")
 		}
 	})
-}
-
-func TestMain(m *testing.M) {
-	if role := os.Getenv(childRole); role != "" {
-		os.Exit(child(role))
-	}
-	os.Exit(m.Run())
 }

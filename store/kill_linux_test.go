@@ -24,10 +24,19 @@ import (
 // childRole in the environment makes the test binary something else.
 const childRole = "SLUICE_STORE_TEST_CHILD"
 
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childRole); role != "" {
+		os.Exit(child(role))
+	}
+	os.Exit(m.Run())
+}
+
 func child(role string) int {
 	switch name, path, _ := strings.Cut(role, ":"); name {
 	case "append":
 		return childAppend(path)
+	case "fill":
+		return childFill(path)
 	case "drain":
 		return childDrain(path)
 	default:
@@ -206,5 +215,3 @@ func TestKilledUnderLoad(t *testing.T) {
 	}
 	t.Logf("batches per writer: %v", reported)
 }
-
-func childDrain(string) int { return 2 }
