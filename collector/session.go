@@ -1,0 +1,139 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/reading"
+	"sluice/uplink/wire"
+)
+
+var (
+	errEpoch    = errors.New("the gateway came back with a new store")
+	errNewer    = errors.New("a newer process of the same gateway took over: if two gateways share a certificate, give each its own")
+	errReplaced = errors.New("the session ended while a carrier joined")
+)
+
+// resumeTimeout bounds how long outputs may take to say what they hold; a
+// gateway waits for its Welcome longer than this.
+const resumeTimeout = 6 * time.Second
+
+// session is one life of a gateway's store and the carriers that serve it.
+type session struct {
+	*Collector
+	gateway  string
+	epoch    uint64
+	lastSeen atomic.Int64  // nanoseconds since 1970
+	joining  chan struct{} // holds a token while a carrier joins, so that outputs are asked once
+	streams  [reading.Lanes]*stream
+
+	mu    sync.Mutex // guards what follows
+	id    wire.SessionID
+	links []*link
+	ended bool
+}
+
+func newSession(c *Collector, hello wire.Hello) *session {
+	s := &session{Collector: c, gateway: hello.Gateway, epoch: hello.Epoch, joining: make(chan struct{}, 1)}
+	for i := range s.streams {
+		s.streams[i] = newStream(s, reading.Lane(i))
+	}
+	s.seen()
+	return s
+}
+
+func (s *session) seen() { s.lastSeen.Store(time.Now().UnixNano()) }
+
+// join takes a carrier in and says where each lane goes on. A carrier of a newer
+// process of the gateway ends those of the older one.
+func (s *session) join(ctx context.Context, l *link) ([reading.Lanes]wire.Resume, error) {
+	var resume [reading.Lanes]wire.Resume
+	ctx, cancel := context.WithTimeout(ctx, resumeTimeout)
+	defer cancel()
+	select {
+	case s.joining <- struct{}{}:
+		defer func() { <-s.joining }()
+	case <-ctx.Done():
+		return resume, ctx.Err()
+	}
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return resume, errReplaced
+	}
+	newer := s.id != l.hello.Session
+	var old []*link
+	if newer {
+		old, s.links = s.links, nil
+		s.id = l.hello.Session
+	}
+	first := len(s.links) == 0
+	s.links = append(s.links, l)
+	s.mu.Unlock()
+	for _, o := range old {
+		o.end(wire.Close{Code: wire.CodeSuperseded, Reason: errNewer.Error()})
+	}
+	for i, st := range s.streams {
+		r, err := st.resume(ctx, first, newer)
+		if err != nil {
+			s.leave(l)
+			return resume, err
+		}
+		resume[i] = r
+	}
+	return resume, nil
+}
+
+// leave takes a carrier out. What came on it stays.
+func (s *session) leave(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.links = slices.DeleteFunc(s.links, func(o *link) bool { return o == l })
+}
+
+// supersede ends all carriers and lets none join any more. Readings already
+// received are still written.
+func (s *session) supersede(reason error) {
+	s.mu.Lock()
+	links := s.links
+	s.links, s.ended = nil, true
+	s.mu.Unlock()
+	for _, l := range links {
+		l.end(wire.Close{Code: wire.CodeSuperseded, Reason: reason.Error()})
+	}
+}
+
+// ack has a lane's state told to the gateway, on the carrier that brought the
+// readings if it is still there.
+func (s *session) ack(lane reading.Lane, l *link, ranges bool) {
+	s.mu.Lock()
+	if !slices.Contains(s.links, l) {
+		if len(s.links) == 0 {
+			s.mu.Unlock()
+			return // the next Welcome tells
+		}
+		l = s.links[0]
+	}
+	s.mu.Unlock()
+	l.ack(lane, ranges)
+}
+
+// idle says that the session can be forgotten without loss.
+func (s *session) idle() bool {
+	s.mu.Lock()
+	carriers := len(s.links)
+	s.mu.Unlock()
+	if carriers > 0 || len(s.joining) > 0 {
+		return false
+	}
+	for _, st := range s.streams {
+		if !st.idle() {
+			return false
+		}
+	}
+	return true
+}

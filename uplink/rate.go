@@ -1,0 +1,50 @@
+package uplink
+
+import "time"
+
+// rateMemory is how long the best sample counts: long enough to bridge acks
+// that come in bunches, short enough to follow a link that became slow.
+const rateMemory = 3 * time.Second
+
+// meter estimates what a link delivers, in frame bytes a second, from
+// acknowledgements: the most that was acknowledged, between the sending of a
+// frame and its acknowledgement, in time (as the delivery rate samples of
+// draft-cardwell-iccrg-bbr-congestion-control do).
+type meter struct {
+	delivered   int64
+	deliveredAt time.Time
+	best        float64
+	bestAt      time.Time
+}
+
+// sample is what the meter showed when a frame was sent.
+type sample struct {
+	delivered int64
+	at        time.Time
+}
+
+// sent returns what to keep with a frame that is sent now. idle says that
+// nothing else is in flight: the time before must not count.
+func (m *meter) sent(now time.Time, idle bool) sample {
+	if idle || m.deliveredAt.IsZero() {
+		m.deliveredAt = now
+	}
+	return sample{delivered: m.delivered, at: m.deliveredAt}
+}
+
+// acked counts a frame of some bytes as delivered.
+func (m *meter) acked(now time.Time, bytes int, s sample) {
+	m.delivered += int64(bytes)
+	m.deliveredAt = now
+	took := now.Sub(s.at)
+	if took < time.Millisecond {
+		return // too short to divide by
+	}
+	rate := float64(m.delivered-s.delivered) / took.Seconds()
+	if rate >= m.best || now.Sub(m.bestAt) > rateMemory {
+		m.best, m.bestAt = rate, now
+	}
+}
+
+// rate is bytes a second, 0 while nothing is known.
+func (m *meter) rate() float64 { return m.best }

@@ -1,0 +1,100 @@
+// Package tcp is the carrier that every network lets through: TCP with TLS 1.3,
+// both ends authenticated by certificates.
+package tcp
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"sluice/uplink"
+)
+
+const (
+	// unsentLimit is how many bytes the kernel may hold that are not on their way
+	// (TCP_NOTSENT_LOWAT): what is in there, an alarm cannot overtake. 16 KB keep
+	// a link of 100 Mbit/s busy for longer than it takes to write more.
+	unsentLimit = 16 << 10
+
+	// A session pings long before these, which are a last resort.
+	keepaliveIdle     = 10 * time.Minute
+	keepaliveInterval = 15 * time.Second
+	keepaliveCount    = 4
+)
+
+// Conn is a carrier over one TCP connection.
+type Conn struct {
+	*tls.Conn
+	raw        *meter
+	peer       string
+	congestion string
+}
+
+var _ uplink.Carrier = (*Conn)(nil)
+
+// newConn takes a connection whose handshake is done.
+func newConn(c *tls.Conn, raw *meter, congestion string) (*Conn, error) {
+	certs := c.ConnectionState().PeerCertificates
+	if len(certs) == 0 || certs[0].Subject.CommonName == "" {
+		return nil, fmt.Errorf("certificate of %s: no common name: issue one that names the peer", raw.RemoteAddr())
+	}
+	return &Conn{Conn: c, raw: raw, peer: certs[0].Subject.CommonName, congestion: congestion}, nil
+}
+
+// Peer is the common name in the other end's certificate.
+func (c *Conn) Peer() string { return c.peer }
+
+// Info measures the connection.
+func (c *Conn) Info() uplink.Info {
+	info := uplink.Info{Kind: "tcp", Congestion: c.congestion, BytesIn: c.raw.in.Load(), BytesOut: c.raw.out.Load()}
+	info.RTT, info.Retransmits = measure(c.raw.TCPConn)
+	return info
+}
+
+// Close ends the connection without TLS's close notify, which would block while
+// the peer takes nothing in; the session protocol says goodbye itself.
+func (c *Conn) Close() error { return c.raw.Close() }
+
+// meter counts the bytes on the socket.
+type meter struct {
+	*net.TCPConn
+	in, out atomic.Uint64
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	n, err := m.TCPConn.Read(p)
+	m.in.Add(uint64(n))
+	return n, err
+}
+
+func (m *meter) Write(p []byte) (int, error) {
+	n, err := m.TCPConn.Write(p)
+	m.out.Add(uint64(n))
+	return n, err
+}
+
+// harden returns a copy of a TLS configuration with what every carrier needs.
+func harden(c *tls.Config) *tls.Config {
+	c = c.Clone()
+	c.MinVersion = tls.VersionTLS13
+	// Frames are written whole: small records would only add bytes.
+	c.DynamicRecordSizingDisabled = true
+	return c
+}
+
+// prepare sets the options of a connection and returns the congestion control in
+// use, empty if the system does not tell.
+func prepare(c *net.TCPConn, userTimeout time.Duration) (congestion string, err error) {
+	if err := c.SetNoDelay(true); err != nil {
+		return "", err
+	}
+	err = c.SetKeepAliveConfig(net.KeepAliveConfig{
+		Enable: true, Idle: keepaliveIdle, Interval: keepaliveInterval, Count: keepaliveCount,
+	})
+	if err != nil {
+		return "", err
+	}
+	return tune(c, userTimeout)
+}

@@ -1,0 +1,54 @@
+package tcp
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tune sets what only Linux has: TCP_USER_TIMEOUT (RFC 5482), the limit of unsent
+// bytes, and BBR where the kernel has it, since loss on radio links says little
+// about congestion.
+func tune(c *net.TCPConn, userTimeout time.Duration) (congestion string, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return "", err
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) {
+		s := int(fd)
+		if set = unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds())); set != nil {
+			set = fmt.Errorf("set TCP_USER_TIMEOUT: %w", set)
+			return
+		}
+		if set = unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentLimit); set != nil {
+			set = fmt.Errorf("set TCP_NOTSENT_LOWAT: %w", set)
+			return
+		}
+		// A kernel without BBR refuses, and keeps its own; which one, Info tells.
+		_ = unix.SetsockoptString(s, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "bbr")
+		congestion, set = unix.GetsockoptString(s, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+	})
+	if err == nil {
+		err = set
+	}
+	return congestion, err
+}
+
+// measure asks the kernel for the round trip and the segments sent again.
+func measure(c *net.TCPConn) (rtt time.Duration, retransmits uint64) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, 0
+	}
+	_ = raw.Control(func(fd uintptr) { // fails on a closed connection, which measures nothing
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err == nil {
+			rtt = time.Duration(info.Rtt) * time.Microsecond
+			retransmits = uint64(info.Total_retrans)
+		}
+	})
+	return rtt, retransmits
+}
