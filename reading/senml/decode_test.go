@@ -202,7 +202,7 @@ func TestCBORErrors(t *testing.T) {
 		{[]m{{0: "a", 2: cbor.RawMessage{0xf9, 0x7c, 0}}}, `record 0: field "v": is not a finite number`},
 		{[]m{{0: "a", 2: "1"}}, `record 0: field "v": must be a number`},
 		{[]m{{0: "a", 2: cbor.Tag{Number: 5, Content: []int{1, 2}}}}, `record 0: field "v": has tag 5`},
-		{[]m{{0: "a", 2: cbor.Tag{Number: 4, Content: []any{math.MaxInt64, 1}}}}, `record 0: field "v": has an exponent beyond 1000`},
+		{[]m{{0: "a", 2: cbor.Tag{Number: 4, Content: []any{int64(math.MaxInt64), 1}}}}, `record 0: field "v": has an exponent beyond 1000`},
 		{[]m{{0: "a", 2: cbor.Tag{Number: 4, Content: []any{1}}}}, `record 0: field "v": has a decimal fraction that is not`},
 		{[]m{{0: "a", 2: cbor.Tag{Number: 2, Content: make([]byte, 1000)}}}, `record 0: field "v": has a bignum`},
 		{[]m{{0: []byte("a"), 2: 1}}, `record 0: field "n": must be a text string`},
