@@ -225,6 +225,19 @@ func ParseGateway(data []byte, dir string) (*Gateway, error) {
 	return &g, nil
 }
 
+// StatusSocket returns the path of the status socket that the configuration in a
+// file leads to, as far as it can be read: a gateway goes on with what it had
+// when its file gets a fault.
+func StatusSocket(path string) (string, error) {
+	data, dir, err := readFile(path)
+	if err != nil {
+		return "", err
+	}
+	g := DefaultGateway()
+	load(data, &g, func(c *checker) { g.complete(c, dir) })
+	return g.Gateway.StatusSocket, nil
+}
+
 // complete fills in what follows from other keys and from files with secrets.
 func (g *Gateway) complete(c *checker, dir string) {
 	paths := []*string{&g.Gateway.DataDir, &g.Gateway.StatusSocket,

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"sluice/config"
+)
+
+func checkConfig(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	operands, err := parse(flag.NewFlagSet("check-config", flag.ContinueOnError), args, stderr, 1)
+	if err != nil {
+		return err
+	}
+	file := operands[0]
+	c, err := config.LoadGateway(file)
+	if err == nil {
+		// What rules mean, only their decoder knows.
+		_, err = newDecoder(c)
+	}
+	var faults config.Faults
+	switch {
+	case errors.As(err, &faults):
+		fmt.Fprint(stdout, faults.Report(file))
+		return errReported
+	case err != nil:
+		return err
+	}
+	fmt.Fprintf(stdout, "%s: ok\n", file)
+	return nil
+}
