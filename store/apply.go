@@ -10,8 +10,15 @@ import (
 	"sluice/reading"
 )
 
-// maxDeletes bounds the deletions of one commit; the rest follows at once.
-const maxDeletes = 4096
+// What bounds the deletions of one commit; the rest follows at once.
+const (
+	maxDeletes = 4096
+	// Deleting looks at a page of each value in a bucket of its own, and Linux
+	// maps up to sixteen around it: all of that counts as memory until touch.
+	maxTouched  = 8 << 20
+	touchedOwn  = 16 * pageSize
+	touchedLeaf = 256 // many values lie in one page
+)
 
 // change is what a transaction made of the store.
 type change struct {
@@ -19,6 +26,7 @@ type change struct {
 	oldest  [reading.Lanes]int64
 	moved   []segmentKey // damaged values set aside, or found to be gone
 	deletes int
+	touched int  // bytes of the mapping that deleting looked at
 	more    bool // acknowledged values are left for the next commit
 }
 
@@ -107,7 +115,7 @@ func (c *change) deleteWhile(b *bbolt.Bucket, st *laneState, want func(last uint
 	all = true
 	cursor := b.Cursor()
 	for k, v := cursor.First(); k != nil; k, v = cursor.Next() {
-		if c.deletes+len(victims) == maxDeletes {
+		if c.deletes == maxDeletes || c.touched >= maxTouched {
 			all = false
 			break
 		}
@@ -115,6 +123,10 @@ func (c *change) deleteWhile(b *bbolt.Bucket, st *laneState, want func(last uint
 		h, _ := openHeader(val, binary.BigEndian.Uint64(k))
 		if !want(h.last(), len(val)) {
 			break
+		}
+		c.deletes++
+		if c.touched += touchedLeaf; v == nil {
+			c.touched += touchedOwn
 		}
 		// Deleting under the cursor would confuse it: first look, then delete.
 		victims = append(victims, victim{append([]byte(nil), k...), v == nil, uint64(h.count), uint64(len(val))})
@@ -127,7 +139,6 @@ func (c *change) deleteWhile(b *bbolt.Bucket, st *laneState, want func(last uint
 		st.bytes -= min(st.bytes, d.size)
 		readings += d.count
 	}
-	c.deletes += len(victims)
 	return all, readings, nil
 }
 

@@ -98,7 +98,7 @@ func TestWear(t *testing.T) {
 			o.Delivering = func() bool { return test.delivering }
 			s := open(t, o)
 			before := s.Stats().Written
-			const seconds = 60
+			const seconds = 30
 			for n := range 10 * seconds {
 				b := reading.Batch{Lane: reading.Live, Readings: sensor(n%10, n)}
 				b.Receipt = reading.Receipt{Sender: "mqtt:bridge", ID: uint64(n), Keep: 100}

@@ -229,8 +229,7 @@ func (s *Store) write(p *plan) error {
 	c.dbCommits++
 	c.state, c.oldest = changed.state, changed.oldest
 	s.unsuspect(changed.moved)
-	// A deletion looks at a page of each value, and the system maps those around.
-	s.db.Load().touch(changed.deletes * 16 * pageSize)
+	s.db.Load().touch(changed.touched)
 	if changed.more {
 		s.group.acknowledged(ackReadings)
 	}

@@ -202,7 +202,7 @@ func TestReceiptsOutliveDamage(t *testing.T) {
 	}
 }
 
-// Bytes overwritten at random places, hundreds of times: the store always starts
+// Bytes overwritten at random places, many times: the store always starts
 // and serves only values that were stored (F11, F12).
 func TestRandomDamage(t *testing.T) {
 	o := options(t)
@@ -210,9 +210,9 @@ func TestRandomDamage(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	rounds := 150
+	rounds := 60
 	if testing.Short() {
-		rounds = 30
+		rounds = 20
 	}
 	used := int(highWater(t, whole)) * pageSize
 	for round := range rounds {

@@ -452,10 +452,15 @@ func TestCommitsAreSpaced(t *testing.T) {
 			t.Errorf("an alarm waited %v", d)
 		}
 		// An acknowledgement by itself is written after a while.
+		before = s.Stats().Commits
 		s.Ack(reading.Live, 606)
-		<-time.After(ackWait + time.Second)
-		if n := s.c.state.lanes[reading.Live].readings; n != 0 {
-			t.Errorf("%d readings on disk after they were acknowledged", n)
+		<-time.After(ackWait - time.Millisecond)
+		if n := s.Stats().Commits - before; n != 0 {
+			t.Errorf("%d commits for an acknowledgement, too early", n)
+		}
+		<-time.After(2 * time.Millisecond)
+		if n := s.Stats().Commits - before; n != 1 {
+			t.Errorf("%d commits for an acknowledgement, want 1", n)
 		}
 		if s.Close() != nil {
 			t.Error("close")
