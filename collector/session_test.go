@@ -90,8 +90,8 @@ func TestAlarmOvertakesBacklog(t *testing.T) {
 		block int           // readings of each of the backlog's segments
 		limit time.Duration // beyond the path's own delays
 	}{
-		{"2 Mbit/s", 250_000, 2000, 120 * time.Millisecond},
-		{"256 kbit/s", 32_000, 300, 700 * time.Millisecond},
+		{"2 Mbit/s", 250_000, 2000, 50 * time.Millisecond},
+		{"256 kbit/s", 32_000, 300, 300 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -24,6 +24,9 @@ type Carrier interface {
 	Peer() string
 	// Info measures the carrier now.
 	Info() Info
+	// LimitUnsent asks the carrier to let Write block while more than about so
+	// many bytes are not on their way yet: an alarm cannot overtake those.
+	LimitUnsent(bytes int)
 }
 
 // Info is what is known of a carrier. What a carrier cannot tell is zero.

@@ -17,6 +17,7 @@ const writeTimeout = 15 * time.Second
 type link struct {
 	carrier Carrier
 	name    string
+	epoch   uint64        // of the queue, as the Hello said
 	gone    chan farewell // receives one value when the link has left
 
 	// the reading goroutine's
@@ -30,6 +31,7 @@ type link struct {
 	draining  bool   // the collector wants no more on this carrier
 	delivered bool   // something was acknowledged
 	meter     meter
+	unsent    int // what the carrier was last told to limit
 	flying    int // spans in flight here
 
 	rtt         time.Duration // of Hello and Welcome, then of Ping and Pong
@@ -47,12 +49,20 @@ type farewell struct {
 	delivered bool
 }
 
-func newLink(c Carrier, in *wire.Reader, name string) (*link, error) {
+func newLink(c Carrier, in *wire.Reader, name string, epoch uint64) (*link, error) {
 	pack, err := wire.NewCompressor()
 	if err != nil {
 		return nil, err
 	}
-	return &link{carrier: c, name: name, gone: make(chan farewell, 1), in: in, pack: pack, tx: make(chan []byte, 1)}, nil
+	return &link{carrier: c, name: name, epoch: epoch, gone: make(chan farewell, 1), in: in, pack: pack, tx: make(chan []byte, 1)}, nil
+}
+
+// limitUnsent follows the link's rate, in steps that are worth telling.
+func (l *link) limitUnsent() {
+	if want := unsent(l.meter.rate()); want > l.unsent*3/2 || want < l.unsent*2/3 {
+		l.unsent = want
+		l.carrier.LimitUnsent(want)
+	}
 }
 
 // start runs the goroutines; they end when the session closes carrier and tx.

@@ -10,6 +10,11 @@ const (
 	// occupy is how long one frame may keep a link busy: an alarm waits for at
 	// most one frame.
 	occupy = 20 * time.Millisecond
+	// unsentFor is how long the bytes in a carrier that are not on their way may
+	// keep the link busy: a little longer than it takes to hand it more.
+	unsentFor   = 10 * time.Millisecond
+	unsentLeast = 4 << 10
+	unsentMost  = 128 << 10
 	// frameLeast keeps headers and flushes small against a frame's readings.
 	frameLeast = 4 << 10
 	// frameUnknown is a frame's size while the link's rate is unknown.
@@ -47,6 +52,13 @@ func (s schedule) frameSize(rate float64) int {
 		size = rate * occupy.Seconds()
 	}
 	return int(min(max(size, frameLeast), float64(s.frameMax)))
+}
+
+// unsent is how many bytes may wait in a carrier of the given rate. The rate is
+// in frame bytes, of which compression leaves fewer: so it is rather too much
+// than too little.
+func unsent(rate float64) int {
+	return int(min(max(rate*unsentFor.Seconds(), unsentLeast), unsentMost))
 }
 
 // share is how much of the window a lane may fill: the last parts are kept for

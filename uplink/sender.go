@@ -143,11 +143,12 @@ func (s *Sender) handshake(ctx context.Context, c Carrier, d Dialer) (*link, wir
 	if err := c.SetDeadline(asked.Add(handshakeTimeout)); err != nil {
 		return nil, wire.Welcome{}, err
 	}
+	epoch := s.opt.Queue.Epoch()
 	hello := wire.AppendHello(nil, wire.Hello{
 		Version:   wire.Version,
 		Gateway:   s.opt.Gateway,
 		Session:   s.session,
-		Epoch:     s.opt.Queue.Epoch(),
+		Epoch:     epoch,
 		Carrier:   d.Kind,
 		Keepalive: uint64(s.opt.Keepalive.Milliseconds()),
 	})
@@ -164,7 +165,7 @@ func (s *Sender) handshake(ctx context.Context, c Carrier, d Dialer) (*link, wir
 		return nil, wire.Welcome{}, err
 	}
 	now := time.Now()
-	l, err := newLink(c, r, d.Name)
+	l, err := newLink(c, r, d.Name, epoch)
 	if err != nil {
 		return nil, wire.Welcome{}, err
 	}

@@ -17,6 +17,7 @@ var (
 	errAckTimeout = errors.New("no acknowledgement in time: the collector cannot write, or the path is dead")
 	errSilent     = errors.New("no answer to a ping: the path or the collector is dead")
 	errDrained    = errors.New("the collector shuts down")
+	errEpoch      = errors.New("the store was created anew")
 	errShutdown   = errors.New("shut down")
 )
 
@@ -41,6 +42,7 @@ type session struct {
 	wg     sync.WaitGroup
 
 	links  []*link
+	epoch  uint64 // what the lanes' sequence numbers belong to
 	lanes  [reading.Lanes]lane
 	window int // the collector's limits, bytes
 	frame  int
@@ -130,6 +132,10 @@ func (s *session) end() {
 
 // join takes a carrier in.
 func (s *session) join(now time.Time, l *link, w wire.Welcome) {
+	if s.epoch != l.epoch {
+		s.epoch = l.epoch
+		s.lanes = [reading.Lanes]lane{}
+	}
 	s.window = int(min(w.MaxUnacked, math.MaxInt32))
 	s.frame = int(min(w.MaxFrame, math.MaxInt32))
 	alone := len(s.links) == 0
@@ -256,6 +262,10 @@ func (s *session) read(now time.Time, lane reading.Lane, after uint64, size int)
 		return nil
 	}
 	segments, err := s.opt.Queue.Next(lane, after, size)
+	if s.opt.Queue.Epoch() != s.epoch {
+		s.queueRetryAt = now // and expire ends the carriers first
+		return nil
+	}
 	if err != nil {
 		s.opt.Logger.Error("read queue", "lane", lane, "after", after, "error", err)
 		s.queueRetryAt = now.Add(queueRetry)
@@ -345,6 +355,7 @@ func (s *session) acked(now time.Time, l *link, ack wire.Ack) {
 			ln.progressAt = now
 			l.delivered = true
 			s.finished(now, a.Lane, ln.ack(a.Durable), a.Durable)
+			l.limitUnsent()
 		}
 		for _, r := range a.Received {
 			ln.hasReceived(r.First, r.Last)
@@ -363,7 +374,7 @@ func (s *session) finished(now time.Time, lane reading.Lane, done []span, durabl
 			sp.link.meter.acked(now, sp.bytes, sp.meter)
 		}
 	}
-	if durable == 0 {
+	if durable == 0 || s.opt.Queue.Epoch() != s.epoch {
 		return
 	}
 	s.opt.Queue.Ack(lane, durable)
@@ -406,9 +417,13 @@ func (s *session) leaveDrained(now time.Time, l *link) {
 	}
 }
 
-// expire gives up carriers that are silent or make no progress, and returns when
+// expire gives up carriers that are silent, make no progress or belong to an
+// earlier life of the queue, and returns when
 // the next one would be.
 func (s *session) expire(now time.Time) (wake time.Time) {
+	for len(s.links) > 0 && s.opt.Queue.Epoch() != s.epoch {
+		s.leave(now, s.links[0], errEpoch) // a damaged file was replaced
+	}
 	for i := range s.lanes {
 		ln := &s.lanes[i]
 		if len(ln.flight) == 0 {

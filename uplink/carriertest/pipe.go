@@ -16,7 +16,7 @@ import (
 type Link struct {
 	Rate   int           // bytes a second in each direction, 0 for no limit
 	Delay  time.Duration // one way
-	Unsent int           // bytes a write may be ahead of the path, 0 for 16 KB
+	Unsent int           // bytes a write may be ahead of the path at first, 0 for 16 KB
 }
 
 // End is one end of a path in memory. It is a carrier, works in a
@@ -106,6 +106,14 @@ func (e *End) Info() uplink.Info {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return uplink.Info{Kind: "memory", BytesIn: e.bytesIn, BytesOut: e.bytesOut}
+}
+
+// LimitUnsent implements uplink.Carrier.
+func (e *End) LimitUnsent(bytes int) {
+	e.out.mu.Lock()
+	defer e.out.mu.Unlock()
+	e.out.link.Unsent = bytes
+	e.out.wake()
 }
 
 // LocalAddr implements net.Conn.

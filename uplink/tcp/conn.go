@@ -13,11 +13,6 @@ import (
 )
 
 const (
-	// unsentLimit is how many bytes the kernel may hold that are not on their way
-	// (TCP_NOTSENT_LOWAT): what is in there, an alarm cannot overtake. 16 KB keep
-	// a link of 100 Mbit/s busy for longer than it takes to write more.
-	unsentLimit = 16 << 10
-
 	// A session pings long before these, which are a last resort.
 	keepaliveIdle     = 10 * time.Minute
 	keepaliveInterval = 15 * time.Second
@@ -52,6 +47,9 @@ func (c *Conn) Info() uplink.Info {
 	info.RTT, info.Retransmits = measure(c.raw.TCPConn)
 	return info
 }
+
+// LimitUnsent sets TCP_NOTSENT_LOWAT where the system has it.
+func (c *Conn) LimitUnsent(bytes int) { limitUnsent(c.raw.TCPConn, bytes) }
 
 // Close ends the connection without TLS's close notify, which would block while
 // the peer takes nothing in; the session protocol says goodbye itself.

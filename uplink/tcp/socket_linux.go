@@ -8,6 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// unsentFirst is the limit of unsent bytes while the link's rate is unknown: what
+// a link of 10 Mbit/s sends in 13 ms.
+const unsentFirst = 16 << 10
+
 // tune sets what only Linux has: TCP_USER_TIMEOUT (RFC 5482), the limit of unsent
 // bytes, and BBR where the kernel has it, since loss on radio links says little
 // about congestion.
@@ -23,7 +27,7 @@ func tune(c *net.TCPConn, userTimeout time.Duration) (congestion string, err err
 			set = fmt.Errorf("set TCP_USER_TIMEOUT: %w", set)
 			return
 		}
-		if set = unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentLimit); set != nil {
+		if set = unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentFirst); set != nil {
 			set = fmt.Errorf("set TCP_NOTSENT_LOWAT: %w", set)
 			return
 		}
@@ -35,6 +39,17 @@ func tune(c *net.TCPConn, userTimeout time.Duration) (congestion string, err err
 		err = set
 	}
 	return congestion, err
+}
+
+// limitUnsent fails only on a closed connection, where it does not matter.
+func limitUnsent(c *net.TCPConn, bytes int) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes)
+	})
 }
 
 // measure asks the kernel for the round trip and the segments sent again.

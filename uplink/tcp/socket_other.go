@@ -11,4 +11,6 @@ import (
 // deadlines, later than with Linux.
 func tune(*net.TCPConn, time.Duration) (congestion string, err error) { return "", nil }
 
+func limitUnsent(*net.TCPConn, int) {}
+
 func measure(*net.TCPConn) (rtt time.Duration, retransmits uint64) { return 0, 0 }
