@@ -13,8 +13,8 @@
 //     window is opened, and the batch is handed to the sink without waiting.
 //  3. The library delivers it to local subscribers and retains it, at once.
 //  4. window.go: the sink reports the slot durable; the acknowledgements of all
-//     slots that are complete from the oldest on are encoded into one buffer.
-//  5. window.go, run: the connection's writer sends that buffer in one write.
+//     slots that are complete from the oldest on are put into the outbox.
+//  5. outbox.go, run: the connection's writer sends them in one write.
 package broker
 
 import (
@@ -52,7 +52,7 @@ const (
 	// sysInterval is how often, in seconds, $SYS topics are published.
 	sysInterval = 60
 	readBuffer  = 16 << 10
-	writeBuffer = 16 << 10
+	writeBuffer = 1 // none: the outbox gathers small packets
 
 	defaultMaxClients = 512
 	defaultMaxPacket  = 1 << 20
@@ -99,10 +99,11 @@ type Broker struct {
 	secret   [32]byte // keys the digests of passwords that are held in memory
 
 	directory atomic.Pointer[directory]
-	hashing   sync.Mutex // one slow password hash at a time
+	hashing   sync.Mutex     // one slow password hash at a time
+	resending sync.WaitGroup // goroutines that send what returning clients are owed
 
-	// subscribed counts subscribe packets: what was found to have no
-	// subscriber at one count may have one at the next.
+	// subscribed counts changes of subscriptions: what has no subscriber at one
+	// count may have one at the next.
 	subscribed atomic.Uint64
 
 	mu       sync.Mutex
@@ -228,6 +229,7 @@ func (b *Broker) Close() error {
 		if err := b.server.Close(); err != nil {
 			b.closeErr = fmt.Errorf("mqtt broker close: %w", err)
 		}
+		b.resending.Wait()
 		if err := b.retained.save(); err != nil {
 			b.closeErr = errors.Join(b.closeErr, err)
 		}

@@ -14,15 +14,12 @@ import (
 const (
 	// connectTimeout bounds the TLS handshake and the wait for CONNECT.
 	connectTimeout = 10 * time.Second
-	// writeTimeout is how long a subscriber may refuse to read before it is
-	// disconnected: while a write to it hangs, publishers to it hang too.
-	writeTimeout = 10 * time.Second
 	// deadlineSlack is how late a silent client may be noticed, so that the
 	// read deadline need not be moved at every packet.
 	deadlineSlack = time.Second
-	// unheardMaximum is how many topics a connection remembers to have no
-	// subscriber.
-	unheardMaximum = 1024
+	// topicsMaximum is of how many topics a connection remembers whether they
+	// have subscribers.
+	topicsMaximum = 1024
 )
 
 // conn is a client's network connection and all that the broker knows of it
@@ -31,6 +28,7 @@ const (
 type conn struct {
 	net.Conn
 	broker *Broker
+	outbox *outbox
 	window *window
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
@@ -47,11 +45,13 @@ type conn struct {
 	finished    chan struct{} // closed when the library is through with it
 
 	// The goroutine that reads the connection alone uses what follows.
-	deadline  time.Time // armed for reading
-	in        inbound
-	aliases   []string // by topic alias; "": not set
-	unheard   map[string]struct{}
-	unheardAt uint64 // Broker.subscribed at which unheard holds
+	deadline time.Time // armed for reading
+	in       inbound
+	aliases  []string        // by topic alias; "": not set
+	topics   map[string]bool // whether it has subscribers
+	topicsAt uint64          // Broker.subscribed at which topics holds
+	resend   []packets.Packet
+	discard  bool // the next Write
 }
 
 func newConn(b *Broker, nc net.Conn) *conn {
@@ -62,6 +62,7 @@ func newConn(b *Broker, nc net.Conn) *conn {
 		finished:    make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.outbox = newOutbox(nc)
 	c.window = newWindow(c)
 	return c
 }
@@ -75,6 +76,9 @@ func connOf(cl *mqtt.Client) *conn {
 // SetDeadline sets the read deadline, at most deadlineSlack later than asked
 // for. The library calls it before every packet, for both directions.
 func (c *conn) SetDeadline(t time.Time) error {
+	if c.ctx.Err() != nil {
+		return net.ErrClosed
+	}
 	if t.IsZero() {
 		if c.deadline.IsZero() {
 			return nil
@@ -89,26 +93,27 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// Write writes p or fails within writeTimeout, and a connection that failed is
-// closed: part of a packet may have gone out.
+// Write hands p to the outbox; it does not block.
 func (c *conn) Write(p []byte) (int, error) {
-	if err := c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+	if c.discard {
+		c.discard = false
+		return len(p), nil
+	}
+	if err := c.outbox.write(p); err != nil {
 		return 0, err
 	}
-	n, err := c.Conn.Write(p)
-	if err != nil {
-		_ = c.Close()
-	}
-	return n, err
+	return len(p), nil
 }
 
-// Close ends the connection. What waits for the sink on its behalf returns, and
-// publishes that are not durable yet are never acknowledged on it.
+// Close ends the connection once what has been written to it is out. What waits
+// for the sink on its behalf returns, and publishes that are not durable yet
+// are never acknowledged on it.
 func (c *conn) Close() error {
 	c.cancel()
 	c.window.close()
 	c.settled()
-	return c.Conn.Close()
+	c.outbox.close()
+	return c.Conn.SetReadDeadline(time.Unix(1, 0))
 }
 
 // settled lets the next connection with the same client id proceed.
@@ -119,27 +124,36 @@ func (c *conn) settled() {
 	})
 }
 
-// heard reports whether topic has subscribers, and remembers if it has none:
-// most sensors publish to the same few topics that nobody here reads.
+// resuming reports whether the session is being established: CONNACK may be
+// out, but nothing is read yet.
+func (c *conn) resuming() bool {
+	select {
+	case <-c.established:
+		return false
+	default:
+		return true
+	}
+}
+
+// heard reports whether topic has subscribers. It remembers the answer: most
+// sensors publish to the same few topics, and most of these nobody reads here.
 func (c *conn) heard(topic string) bool {
 	// The count is read first: a subscription that comes while the index is
 	// searched changes it, and the answer is not believed the next time.
 	now := c.broker.subscribed.Load()
-	if now != c.unheardAt || len(c.unheard) >= unheardMaximum {
-		clear(c.unheard)
-		c.unheardAt = now
+	if now != c.topicsAt || len(c.topics) >= topicsMaximum {
+		clear(c.topics)
+		c.topicsAt = now
 	}
-	if _, ok := c.unheard[topic]; ok {
-		return false
+	heard, known := c.topics[topic]
+	if !known {
+		heard = c.broker.hasSubscribers(topic)
+		if c.topics == nil {
+			c.topics = map[string]bool{}
+		}
+		c.topics[topic] = heard
 	}
-	if c.broker.hasSubscribers(topic) {
-		return true
-	}
-	if c.unheard == nil {
-		c.unheard = map[string]struct{}{}
-	}
-	c.unheard[topic] = struct{}{}
-	return false
+	return heard
 }
 
 // arrive waits until no other connection with c's client id is on its way in,

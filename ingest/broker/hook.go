@@ -21,7 +21,8 @@ func (h *hook) Provides(what byte) bool {
 	case mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnACLCheck,
 		mqtt.OnSessionEstablish, mqtt.OnSessionEstablished, mqtt.OnDisconnect,
 		mqtt.OnPacketRead, mqtt.OnPacketEncode, mqtt.OnPublish, mqtt.OnPublished,
-		mqtt.OnSubscribed, mqtt.OnPublishDropped, mqtt.OnClientExpired,
+		mqtt.OnSubscribed, mqtt.OnUnsubscribed, mqtt.OnPublishDropped,
+		mqtt.OnQosPublish, mqtt.OnQosComplete, mqtt.OnQosDropped, mqtt.OnClientExpired,
 		mqtt.OnRetainMessage, mqtt.OnRetainedExpired,
 		mqtt.OnWill, mqtt.OnWillSent:
 		return true
@@ -39,6 +40,10 @@ func (h *hook) OnConnect(cl *mqtt.Client, _ packets.Packet) error {
 	// The library gives an alias to messages that wait for a client's return,
 	// and the alias is unknown to the connection that they are sent on.
 	cl.Properties.Props.TopicAliasMaximum = 0
+	// The outbox counts, not the library.
+	c.outbox.maximum = int(cl.Properties.Props.ReceiveMaximum)
+	cl.Properties.Props.ReceiveMaximum = 0
+	cl.State.Inflight.ResetSendQuota(0)
 	if cl.Properties.ProtocolVersion == 5 && cl.Properties.Props.SessionExpiryInterval == 0 {
 		// The session ends with the connection, and the will is due at the
 		// session's end at the latest (MQTT 5.0, 3.1.3.2.2).
@@ -82,7 +87,24 @@ func (h *hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
 	// QoS 2 messages that it sends, and disconnect a client that is slow to
 	// complete them.
 	cl.State.Inflight.ResetReceiveQuota(math.MaxInt32)
-	connOf(cl).settled()
+	c := connOf(cl)
+	c.settled()
+	if len(c.resend) == 0 {
+		c.outbox.resumed()
+		return
+	}
+	c.session.arrange(c.resend)
+	h.broker.resending.Add(1)
+	go func() {
+		defer h.broker.resending.Done()
+		for _, pk := range c.resend {
+			pk.Ignore = true // marks it for OnPacketEncode
+			if cl.WritePacket(pk) != nil {
+				return
+			}
+		}
+		c.outbox.resumed()
+	}()
 }
 
 // OnDisconnect reports packets that are too large: their sender will try again
@@ -95,14 +117,49 @@ func (h *hook) OnDisconnect(cl *mqtt.Client, err error, _ bool) {
 	}
 }
 
-// OnPacketEncode tells MQTT 5 clients the limits that the library leaves out of
-// CONNACK.
-func (h *hook) OnPacketEncode(_ *mqtt.Client, pk packets.Packet) packets.Packet {
-	if pk.FixedHeader.Type == packets.Connack {
+// OnPacketEncode holds messages back until the client may get them, and tells
+// MQTT 5 clients the limits that the library leaves out of CONNACK.
+func (h *hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet {
+	c := connOf(cl)
+	switch kind := pk.FixedHeader.Type; {
+	case kind == packets.Connack:
 		pk.Properties.TopicAliasMaximum = aliasMaximum
 		pk.Properties.MaximumPacketSize = uint32(h.broker.options.MaxPacket)
+	case c.resuming() && (kind == packets.Publish && pk.FixedHeader.Dup || kind == packets.Pubrel):
+		// The library sends what a returning client is owed in any order and
+		// all at once: OnSessionEstablished does so instead.
+		c.resend = append(c.resend, pk)
+		c.discard = true
+	case kind == packets.Publish:
+		if pk.FixedHeader.Qos == 0 {
+			c.outbox.admit(false, pk.Ignore)
+		} else if c.outbox.admit(true, pk.Ignore) {
+			c.session.send(pk.PacketID)
+		}
+	case kind == packets.Pubrel && pk.Ignore:
+		c.outbox.admit(true, true)
 	}
 	return pk
+}
+
+// OnQosPublish, OnQosComplete and OnQosDropped follow the messages of QoS 1 and
+// 2 for a client, connected or away.
+func (h *hook) OnQosPublish(cl *mqtt.Client, pk packets.Packet, _ int64, _ int) {
+	if pk.FixedHeader.Type == packets.Publish && !pk.FixedHeader.Dup {
+		connOf(cl).session.owe(pk.PacketID)
+	}
+}
+
+func (h *hook) OnQosComplete(cl *mqtt.Client, pk packets.Packet) {
+	connOf(cl).session.complete(pk.PacketID)
+}
+
+func (h *hook) OnQosDropped(cl *mqtt.Client, pk packets.Packet) {
+	// The library also drops what it has just moved to the client's next
+	// connection.
+	if c := connOf(cl); c.ctx.Err() == nil {
+		c.session.complete(pk.PacketID)
+	}
 }
 
 // OnACLCheck is asked before a publish, before a subscription (topic is then a
@@ -120,10 +177,9 @@ func (h *hook) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
 	return false
 }
 
-// OnSubscribed makes connections look for subscribers again.
-func (h *hook) OnSubscribed(*mqtt.Client, packets.Packet, []byte) {
-	h.broker.subscribed.Add(1)
-}
+// OnSubscribed and OnUnsubscribed make connections look for subscribers again.
+func (h *hook) OnSubscribed(*mqtt.Client, packets.Packet, []byte) { h.broker.subscribed.Add(1) }
+func (h *hook) OnUnsubscribed(*mqtt.Client, packets.Packet)       { h.broker.subscribed.Add(1) }
 
 // OnPublishDropped counts what a slow subscriber did not get.
 func (h *hook) OnPublishDropped(*mqtt.Client, packets.Packet) {

@@ -98,7 +98,7 @@ func (l *listener) serve(nc net.Conn, establish listeners.EstablishFn) {
 	full := len(l.conns) >= l.broker.options.MaxClients+strangersMaximum
 	if l.closed || full {
 		l.mu.Unlock()
-		_ = c.Close()
+		_ = nc.Close()
 		if full {
 			l.broker.counters.strangers.Add(1)
 			l.broker.log.Warn("mqtt connection refused: too many connections", "remote", nc.RemoteAddr().String())
@@ -106,9 +106,13 @@ func (l *listener) serve(nc net.Conn, establish listeners.EstablishFn) {
 		return
 	}
 	l.conns[c] = struct{}{}
-	l.running.Add(1)
+	l.running.Add(2)
 	l.mu.Unlock()
 
+	go func() {
+		defer l.running.Done()
+		c.outbox.run()
+	}()
 	go func() {
 		defer l.running.Done()
 		_ = nc.SetReadDeadline(time.Now().Add(connectTimeout))

@@ -41,7 +41,14 @@ func (in inbound) acknowledgement() byte {
 // the library (see the package's comment).
 func (h *hook) OnPacketRead(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
 	c := connOf(cl)
+	c.outbox.awaitRoom()
 	switch pk.FixedHeader.Type {
+	case packets.Puback, packets.Pubcomp:
+		c.outbox.completed()
+	case packets.Pubrec:
+		if pk.ReasonCode >= packets.ErrUnspecifiedError.Code {
+			c.outbox.completed()
+		}
 	case packets.Publish:
 		c.resolveAlias(&pk)
 		c.in = inbound{id: pk.PacketID, qos: pk.FixedHeader.Qos, dup: pk.FixedHeader.Dup}

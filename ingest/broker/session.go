@@ -1,16 +1,35 @@
 package broker
 
-import "sync"
+import (
+	"cmp"
+	"slices"
+	"sync"
 
-// session is what MQTT has a server remember of a client's QoS 2 publishes
-// between their PUBLISH and their PUBREL (MQTT 5.0, 4.1 and 4.3.3). It outlives
-// the connection when the client keeps its session.
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// session is what MQTT has a server remember of a client (MQTT 5.0, 4.1), apart
+// from what the library keeps: subscriptions, and messages for the client. It
+// outlives the connection when the client keeps its session.
 type session struct {
-	mu sync.Mutex
+	mu sync.Mutex // guards what follows
+
+	// The QoS 2 publishes of the client between their PUBLISH and their PUBREL:
 	// seen are the identifiers that local subscribers have been served for,
 	// held those among them whose readings are durable, so that PUBREC was or
 	// may be sent. Nil until the client uses QoS 2.
 	seen, held *identifiers
+
+	// The messages for the client that it has not completed, by identifier: the
+	// library keeps them without their order.
+	owed map[uint16]owed
+	next uint64
+}
+
+// owed is a message of QoS 1 or 2 on its way to the client.
+type owed struct {
+	order uint64
+	sent  bool // at least once
 }
 
 // identifiers is a set of packet identifiers.
@@ -51,4 +70,47 @@ func (s *session) release(id uint16) bool {
 	s.seen.remove(id)
 	s.held.remove(id)
 	return held
+}
+
+// owe notes a new message for the client.
+func (s *session) owe(id uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owed == nil {
+		s.owed = map[uint16]owed{}
+	}
+	s.next++
+	s.owed[id] = owed{order: s.next}
+}
+
+// send notes that the message is about to be written.
+func (s *session) send(id uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o, ok := s.owed[id]; ok {
+		o.sent = true
+		s.owed[id] = o
+	}
+}
+
+// complete forgets the message.
+func (s *session) complete(id uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.owed, id)
+}
+
+// arrange puts the packets that a returning client is owed into the order in
+// which they were first to be sent, and marks those that are repetitions.
+func (s *session) arrange(pks []packets.Packet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.SortFunc(pks, func(a, b packets.Packet) int {
+		return cmp.Compare(s.owed[a.PacketID].order, s.owed[b.PacketID].order)
+	})
+	for i := range pks {
+		if pks[i].FixedHeader.Type == packets.Publish {
+			pks[i].FixedHeader.Dup = s.owed[pks[i].PacketID].sent
+		}
+	}
 }

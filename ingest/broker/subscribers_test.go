@@ -247,3 +247,72 @@ func TestSessionExpiry(t *testing.T) {
 		t.Error("subscription of an expired session: still there")
 	}
 }
+
+// What waited for a client is sent first, in order, and never more at once than
+// the client wants (MQTT 5.0, 4.6 and 4.9); what is sent again says so.
+func TestOrderAndReceiveMaximum(t *testing.T) {
+	const n, maximum = 200, 10
+	for _, v := range versions {
+		t.Run(v.name, func(t *testing.T) {
+			b := start(t, Options{Sink: newGroupSink(t, 0)})
+			connect := func() *rawClient {
+				return dial(t, b, v.version, "reader", keepSession, func(pk *packets.Packet) {
+					pk.Properties.ReceiveMaximum = maximum
+				})
+			}
+			sub := connect()
+			sub.subscribe(packets.Subscription{Filter: "t", Qos: 2})
+			pub := dial(t, b, v.version, "sensor")
+			send := func(from, to int) {
+				for i := from; i < to; i++ {
+					pub.send(publish(uint16(i+1), 1, "t", fmt.Sprint(i)))
+					pub.expect(packets.Puback, uint16(i+1))
+				}
+			}
+			send(0, 5)
+			for range 5 {
+				sub.receive() // and not acknowledged
+			}
+			sub.conn.Close()
+			<-b.established("reader").finished
+			send(5, n)
+			sub = connect()
+			var unacknowledged []uint16
+			for i := range n + 50 {
+				if i == n-20 {
+					send(n, n+50)
+				}
+				pk := sub.receive()
+				if got, want := string(pk.Payload), fmt.Sprint(i); got != want {
+					t.Fatalf("message %d: got %s %q", i, packets.PacketNames[pk.FixedHeader.Type], got)
+				}
+				if got, want := pk.FixedHeader.Dup, i < 5; got != want {
+					t.Errorf("message %d: got DUP %v, want %v", i, got, want)
+				}
+				if unacknowledged = append(unacknowledged, pk.PacketID); len(unacknowledged) == maximum {
+					if v.version == 5 {
+						sub.expectQuiet()
+					}
+					for _, id := range unacknowledged {
+						sub.send(packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}, PacketID: id})
+					}
+					unacknowledged = nil
+				}
+			}
+		})
+	}
+}
+
+// A subscriber that does not read does not hold up its publisher.
+func TestSubscriberThatDoesNotRead(t *testing.T) {
+	sink := newGroupSink(t, 0)
+	sink.discard = true
+	b := start(t, Options{Sink: sink})
+	dial(t, b, 4, "stuck").subscribe(packets.Subscription{Filter: "#", Qos: 1})
+	pub := dial(t, b, 4, "sensor")
+	payload := string(make([]byte, 64<<10))
+	for i := range 500 {
+		pub.send(publish(uint16(i+1), 1, "t", payload))
+		pub.expect(packets.Puback, uint16(i+1))
+	}
+}

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"encoding/binary"
 	"errors"
 	"sync"
 	"time"
@@ -23,23 +22,19 @@ const (
 )
 
 // window holds a connection's publishes between their arrival and their
-// acknowledgement, and writes the acknowledgements in the order of arrival
-// (MQTT 5.0, 4.6), whatever the order in which the publishes were settled.
+// acknowledgement, and acknowledges them in the order of arrival (MQTT 5.0,
+// 4.6), whatever the order in which they were settled.
 type window struct {
-	conn  *conn
-	wake  chan struct{} // capacity 1: there is something to write
-	space chan struct{} // capacity 1: there may be room again
+	conn *conn
 
 	mu       sync.Mutex // guards what follows
+	space    sync.Cond  // there may be room again, or the connection has ended
 	queue    []*slot    // a ring: count slots from head on
 	head     int
 	count    int
 	free     []*slot
-	out      []byte // acknowledgements to be written
-	unsent   int    // packets in out
-	refusal  *packets.Code
-	running  bool // the writer has been started
-	waiting  bool // somebody waits for space
+	scratch  []byte // for encoding
+	refusing bool   // the client is about to be disconnected
 	closed   bool
 	brief    bool // the client wants no reason strings
 	answers5 bool // the client speaks MQTT 5: acknowledgements carry reasons
@@ -57,12 +52,9 @@ type slot struct {
 }
 
 func newWindow(c *conn) *window {
-	return &window{
-		conn:  c,
-		wake:  make(chan struct{}, 1),
-		space: make(chan struct{}, 1),
-		queue: make([]*slot, 16),
-	}
+	w := &window{conn: c, queue: make([]*slot, 16)}
+	w.space.L = &w.mu
+	return w
 }
 
 // configure is called when the client's CONNECT is known.
@@ -79,7 +71,10 @@ func (w *window) configure(cl *mqtt.Client) {
 func (w *window) open(id uint16, kind byte) *slot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.reserve() {
+	for !w.closed && (w.count >= windowSize || w.refusing) {
+		w.space.Wait()
+	}
+	if w.closed {
 		return nil
 	}
 	var s *slot
@@ -99,27 +94,6 @@ func (w *window) open(id uint16, kind byte) *slot {
 	w.queue[(w.head+w.count)%len(w.queue)] = s
 	w.count++
 	return s
-}
-
-// reserve waits for room and starts the writer; a client that only subscribes
-// needs none. It returns false once the connection has ended. The caller holds
-// w.mu.
-func (w *window) reserve() bool {
-	for !w.closed && (w.count+w.unsent >= windowSize || w.refusal != nil) {
-		w.waiting = true
-		w.mu.Unlock()
-		select {
-		case <-w.space:
-		case <-w.conn.ctx.Done():
-		}
-		w.mu.Lock()
-		w.waiting = false
-	}
-	if !w.closed && !w.running {
-		w.running = true
-		go w.run()
-	}
-	return !w.closed
 }
 
 // waits reports whether a QoS 2 publish with this identifier is in the window.
@@ -164,13 +138,18 @@ func (s *slot) settle(code packets.Code) {
 		return
 	}
 	s.settled, s.code = true, code
-	for w.count > 0 && w.queue[w.head].settled && w.refusal == nil {
+	for w.count > 0 && w.queue[w.head].settled && !w.refusing {
 		s := w.queue[w.head]
 		w.queue[w.head] = nil
 		w.head = (w.head + 1) % len(w.queue)
 		w.count--
 		w.acknowledge(s)
 		w.free = append(w.free, s)
+		// Woken at every slot, a reader at the limit would take one publish a
+		// time.
+		if w.count == windowSize*3/4 {
+			w.space.Signal()
+		}
 	}
 }
 
@@ -187,102 +166,38 @@ func (w *window) acknowledge(s *slot) {
 		}
 	}
 	if failed && !w.answers5 {
-		code := s.code
-		w.refusal = &code
-		w.notify()
+		w.refusing = true
+		cl, code := w.conn.client, s.code
+		time.AfterFunc(refusalPause, func() { cl.Stop(code) })
 		return
 	}
-	w.encode(s.kind, s.id, s.code)
-	w.unsent++
+	w.answer(s.kind, s.id, s.code)
 }
 
-// complete queues a PUBCOMP; it blocks like open.
+// complete answers a PUBREL.
 func (w *window) complete(id uint16, code packets.Code) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.reserve() {
-		w.encode(packets.Pubcomp, id, code)
-		w.unsent++
-	}
+	w.answer(packets.Pubcomp, id, code)
 }
 
-// encode appends an acknowledgement to what is to be written (MQTT 5.0, 3.4,
-// 3.5 and 3.7): without a reason code, which means success, it is the same in
-// both versions. The caller holds w.mu.
-func (w *window) encode(kind byte, id uint16, code packets.Code) {
-	if len(w.out) == 0 {
-		w.notify()
-	}
+// answer sends an acknowledgement (MQTT 5.0, 3.4, 3.5 and 3.7): without a
+// reason code, which means success, it is the same in both versions. The caller
+// holds w.mu.
+func (w *window) answer(kind byte, id uint16, code packets.Code) {
 	const reasonString = 0x1f
-	switch failed := code.Code >= packets.ErrUnspecifiedError.Code; {
-	case !failed || !w.answers5:
-		w.out = append(w.out, kind<<4, 2)
-		w.out = binary.BigEndian.AppendUint16(w.out, id)
-	case w.brief || code.Reason == "":
-		w.out = append(w.out, kind<<4, 3)
-		w.out = binary.BigEndian.AppendUint16(w.out, id)
-		w.out = append(w.out, code.Code)
-	default:
-		reason := clip(code.Reason, reasonMaximum)
-		w.out = append(w.out, kind<<4, byte(2+1+1+3+len(reason)))
-		w.out = binary.BigEndian.AppendUint16(w.out, id)
-		w.out = append(w.out, code.Code, byte(3+len(reason)), reasonString)
-		w.out = binary.BigEndian.AppendUint16(w.out, uint16(len(reason)))
-		w.out = append(w.out, reason...)
+	out := append(w.scratch[:0], kind<<4, 2, byte(id>>8), byte(id))
+	if code.Code >= packets.ErrUnspecifiedError.Code && w.answers5 {
+		out = append(out, code.Code)
+		if reason := clip(code.Reason, reasonMaximum); reason != "" && !w.brief {
+			n := byte(len(reason))
+			out = append(out, 3+n, reasonString, 0, n)
+			out = append(out, reason...)
+		}
+		out[1] = byte(len(out) - 2)
 	}
-}
-
-// notify wakes the writer.
-func (w *window) notify() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
-// run writes acknowledgements until the connection ends.
-func (w *window) run() {
-	cl := w.conn.client
-	var spare []byte
-	for {
-		select {
-		case <-w.wake:
-		case <-w.conn.ctx.Done():
-			return
-		}
-		w.mu.Lock()
-		out, refusal := w.out, w.refusal
-		w.out, w.unsent = spare[:0], 0
-		waiting := w.waiting
-		w.mu.Unlock()
-		if waiting && refusal == nil {
-			select {
-			case w.space <- struct{}{}:
-			default:
-			}
-		}
-		if len(out) > 0 {
-			// The library's own writes to this connection hold the same lock.
-			cl.Lock()
-			_, err := w.conn.Write(out)
-			cl.Unlock()
-			if err != nil {
-				cl.Stop(err)
-				return
-			}
-		}
-		spare = out
-		if refusal != nil {
-			pause := time.NewTimer(refusalPause)
-			select {
-			case <-pause.C:
-			case <-w.conn.ctx.Done():
-			}
-			pause.Stop()
-			cl.Stop(*refusal)
-			return
-		}
-	}
+	w.scratch = out
+	_ = w.conn.outbox.write(out) // fails only when the connection has ended
 }
 
 // close forgets all publishes: from now on settling them does nothing.
@@ -290,7 +205,8 @@ func (w *window) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-	w.queue, w.count, w.free, w.out = nil, 0, nil, nil
+	w.queue, w.count, w.free = nil, 0, nil
+	w.space.Broadcast()
 }
 
 // clip shortens s to at most n bytes without splitting a character.
