@@ -78,9 +78,8 @@ func (a *acker) run() {
 			n++
 		}
 		ready = append(ready[:0], a.queue[:n]...)
-		rest := copy(a.queue, a.queue[n:])
-		clear(a.queue[rest:])
-		a.queue = a.queue[:rest]
+		clear(a.queue[:n])
+		a.queue = a.queue[n:] // append moves the rest once it needs room
 		ended := a.ended
 		a.mu.Unlock()
 		for _, d := range ready {

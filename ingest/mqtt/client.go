@@ -217,8 +217,8 @@ const (
 )
 
 // library returns a client of the library for one session. Reconnecting is
-// ours: the library's own would resend acknowledgements of the old session and
-// does not know why the sink refused.
+// ours: a pause must follow when the sink refuses, and a session must not begin
+// before what the last one received is with the sink, or order would suffer.
 func (c *Client) library(life context.Context, s *session) paho.Client {
 	o := paho.NewClientOptions()
 	o.AddBroker("tcp://" + c.address) // only says that there is one: dial decides

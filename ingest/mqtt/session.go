@@ -66,16 +66,22 @@ type item struct {
 	delivery *delivery // nil for QoS 0
 }
 
-// runSession connects, subscribes and takes messages until ctx ends or
-// something breaks; it returns what broke.
-func (c *Client) runSession(ctx context.Context) error {
+// newSession starts what takes and acknowledges messages.
+func (c *Client) newSession(ctx context.Context) *session {
 	s := &session{c: c, over: make(chan error, 1), pumped: make(chan struct{}),
 		room: semaphore.NewWeighted(queueBytes), queue: make(chan item, queueBytes/leastCharge)}
 	s.acker = newAcker(s.refuse)
 	s.work, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	c.begins(s)
 	go s.acker.run()
 	go s.pump()
+	c.begins(s)
+	return s
+}
+
+// runSession connects, subscribes and takes messages until ctx ends or
+// something breaks; it returns what broke.
+func (c *Client) runSession(ctx context.Context) error {
+	s := c.newSession(ctx)
 	life, die := context.WithCancel(context.WithoutCancel(ctx))
 	defer die() // closes the connection if nothing else has
 	library := c.library(life, s)
