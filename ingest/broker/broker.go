@@ -49,6 +49,9 @@ const (
 	// sessionExpiry is how long, in seconds, the subscriptions and the queue of
 	// a client that is away are kept.
 	sessionExpiry = 24 * 60 * 60
+	// sessionsPerClient is how many sessions may be known for each connection
+	// allowed.
+	sessionsPerClient = 2
 	// sysInterval is how often, in seconds, $SYS topics are published.
 	sysInterval = 60
 	readBuffer  = 16 << 10

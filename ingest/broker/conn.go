@@ -188,6 +188,27 @@ func (b *Broker) arrive(c *conn) {
 	}
 }
 
+// forgetSession makes room for one session more, if need be by ending that of
+// the client which has been away the longest: clients with a new id at every
+// connection would fill the memory.
+func (b *Broker) forgetSession() {
+	if b.server.Clients.Len() < sessionsPerClient*b.options.MaxClients {
+		return
+	}
+	var oldest *mqtt.Client
+	for _, cl := range b.server.Clients.GetAll() {
+		if left := cl.StopTime(); left != 0 && (oldest == nil || left < oldest.StopTime()) {
+			oldest = cl
+		}
+	}
+	if oldest == nil {
+		return
+	}
+	b.hook.OnClientExpired(oldest)
+	b.server.Clients.Delete(oldest.ID)
+	b.log.Warn("mqtt session forgotten: too many clients are away", "client", oldest.ID)
+}
+
 // depart removes c from those on their way in.
 func (b *Broker) depart(c *conn) {
 	if c.client == nil {

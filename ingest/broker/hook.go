@@ -69,6 +69,7 @@ func (h *hook) OnConnectAuthenticate(cl *mqtt.Client, pk packets.Packet) bool {
 func (h *hook) OnSessionEstablish(cl *mqtt.Client, pk packets.Packet) {
 	c := connOf(cl)
 	h.broker.arrive(c)
+	h.broker.forgetSession()
 	c.session = &session{}
 	c.sender = "mqtt:" + cl.ID
 	if old, ok := h.broker.server.Clients.Get(cl.ID); ok {
@@ -191,6 +192,7 @@ func (h *hook) OnPublishDropped(*mqtt.Client, packets.Packet) {
 func (h *hook) OnClientExpired(cl *mqtt.Client) {
 	h.broker.server.UnsubscribeClient(cl)
 	cl.ClearInflights()
+	h.broker.counters.forgotten.Add(1)
 }
 
 func (h *hook) OnRetainMessage(_ *mqtt.Client, pk packets.Packet, change int64) {

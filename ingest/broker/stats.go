@@ -31,10 +31,13 @@ type Stats struct {
 	Unretained uint64
 	// Strangers are connections refused: wrong password, too many.
 	Strangers uint64
+	// Forgotten are sessions ended because their clients were away too long or
+	// too many clients were.
+	Forgotten uint64
 }
 
 type counters struct {
-	messages, readings, wills, dropped, unusable, undelivered, strangers atomic.Uint64
+	messages, readings, wills, dropped, unusable, undelivered, strangers, forgotten atomic.Uint64
 
 	full, rights, topic, payload, size, other atomic.Uint64
 }
@@ -82,5 +85,6 @@ func (b *Broker) Stats() Stats {
 		Undelivered: c.undelivered.Load(),
 		Unretained:  unretained,
 		Strangers:   c.strangers.Load(),
+		Forgotten:   c.forgotten.Load(),
 	}
 }

@@ -112,7 +112,7 @@ func TestSharedSubscription(t *testing.T) {
 	b := start(t, Options{Sink: newGroupSink(t, 0)})
 	one, two := dial(t, b, 5, "one"), dial(t, b, 5, "two")
 	for _, c := range []*rawClient{one, two} {
-		if got := c.subscribe(packets.Subscription{Filter: "$share/group/t", Qos: 0}); got[0] != 0 {
+		if got := c.subscribe(packets.Subscription{Filter: "$share/group/t"}, packets.Subscription{Filter: "end"}); got[0] != 0 {
 			t.Fatalf("shared subscription: got %#x", got[0])
 		}
 	}
@@ -123,9 +123,9 @@ func TestSharedSubscription(t *testing.T) {
 		pub.expect(packets.Puback, uint16(i+1))
 	}
 	got := 0
+	pub.send(publish(n+1, 1, "end", "end"))
 	for _, c := range []*rawClient{one, two} {
-		c.send(packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Pingreq}})
-		for c.receive().FixedHeader.Type == packets.Publish {
+		for string(c.receive().Payload) != "end" {
 			got++
 		}
 	}
@@ -314,5 +314,22 @@ func TestSubscriberThatDoesNotRead(t *testing.T) {
 	for i := range 500 {
 		pub.send(publish(uint16(i+1), 1, "t", payload))
 		pub.expect(packets.Puback, uint16(i+1))
+	}
+}
+
+// Clients that come with a new id each time do not fill the memory.
+func TestSessionsAreBounded(t *testing.T) {
+	b := start(t, Options{Sink: newGroupSink(t, 0), MaxClients: 2})
+	for i := range 10 {
+		c := dial(t, b, 4, fmt.Sprint("new", i), keepSession)
+		c.subscribe(packets.Subscription{Filter: "t", Qos: 1})
+		c.conn.Close()
+		<-b.established(fmt.Sprint("new", i)).finished
+	}
+	if s := b.Stats(); s.Sessions != 4 || s.Forgotten != 6 {
+		t.Errorf("got %d sessions, %d forgotten, want 4 and 6", s.Sessions, s.Forgotten)
+	}
+	if !dial(t, b, 4, "new9", keepSession).connack.SessionPresent {
+		t.Error("the latest session: got forgotten")
 	}
 }
