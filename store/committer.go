@@ -25,10 +25,11 @@ type committer struct {
 	entries  []entry   // the last group's
 	last     time.Time // when the last commit started
 
-	// attempt is what the last transaction that failed would have made, and
-	// attemptID its bbolt number: see update.
-	attempt   change
-	attemptID int
+	// attempt is what the last transaction that failed would have made,
+	// attemptPlan what it was to store, and attemptID its bbolt number: see update.
+	attempt     change
+	attemptPlan *plan
+	attemptID   int
 
 	commits     uint64
 	dbCommits   uint64 // on the present file
@@ -56,6 +57,7 @@ type repairRequest struct {
 // run is the committer goroutine.
 func (s *Store) run() {
 	defer close(s.stopped)
+	defer s.refuse()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -75,7 +77,9 @@ func (s *Store) run() {
 		case <-timer.C:
 		case <-s.group.wake:
 		case r := <-s.repairs:
-			s.repair(r.db, r.cause)
+			if s.repair(r.db, r.cause) {
+				s.resume()
+			}
 			close(r.reply)
 		case <-s.stop:
 			s.commit()
@@ -142,6 +146,13 @@ func (s *Store) commit() bool {
 	return err == nil
 }
 
+// refuse tells the senders of what is left that it will not be stored.
+func (s *Store) refuse() {
+	for _, e := range s.group.take(nil) {
+		e.done(ErrClosed)
+	}
+}
+
 // wait sleeps, doing repairs meanwhile; false when the store closes.
 func (s *Store) wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
@@ -200,7 +211,7 @@ func (s *Store) write(p *plan) error {
 		j.acked[l] = s.acked[l].Load()
 		deletes = deletes || j.acked[l] > c.state.lanes[l].acked
 	}
-	if p != nil && p.writes() {
+	if p != nil && p.writes() && !p.stored {
 		j.plan = p
 		cost += p.cost
 		if s.opt.Policy == DropOldest {
@@ -228,6 +239,10 @@ func (s *Store) write(p *plan) error {
 	c.commits++
 	c.dbCommits++
 	c.state, c.oldest = changed.state, changed.oldest
+	if j.plan != nil && !j.plan.stored {
+		// This transaction only completed an earlier one.
+		return s.write(p)
+	}
 	s.unsuspect(changed.moved)
 	s.db.Load().touch(changed.touched)
 	if changed.more {
@@ -246,20 +261,29 @@ func (s *Store) write(p *plan) error {
 func (s *Store) update(j job) (change, error) {
 	c := &s.c
 	var made change
+	again := false
 	id, err := s.db.Load().update(func(tx *bbolt.Tx) error {
 		if c.attemptID != 0 && tx.ID() > c.attemptID {
-			made = c.attempt
+			made, again = c.attempt, true
 			return putState(tx, &made.state)
 		}
 		var err error
 		made, err = j.apply(tx, c.state)
 		return err
 	})
-	if err != nil {
-		c.attempt, c.attemptID = made, id
+	switch {
+	case err != nil && again:
+		// Still only the sync is missing.
 		return change{}, err
+	case err != nil:
+		c.attempt, c.attemptPlan, c.attemptID = made, j.plan, id
+		return change{}, err
+	case again && c.attemptPlan != nil:
+		c.attemptPlan.stored = true
+	case !again && j.plan != nil:
+		j.plan.stored = true
 	}
-	c.attempt, c.attemptID = change{}, 0
+	c.attempt, c.attemptPlan, c.attemptID = change{}, nil, 0
 	return made, nil
 }
 
@@ -321,7 +345,7 @@ func (s *Store) repair(db *database, cause error) bool {
 		if fresh, err = openDatabase(s.opt.Path); err == nil {
 			c.state = st
 			c.written, c.dbCommits = written, 0
-			c.attempt, c.attemptID = change{}, 0
+			c.attempt, c.attemptPlan, c.attemptID = change{}, nil, 0
 			c.oldest, err = fresh.oldest()
 			s.db.Store(fresh)
 		}

@@ -13,6 +13,7 @@ import (
 const (
 	maxWaitingReadings = 32 << 10
 	maxWaitingBytes    = 4 << 20
+	maxBatchBytes      = maxNode / 4
 )
 
 // entry is one batch on its way to the disk.
@@ -56,6 +57,9 @@ func (g *group) add(ctx context.Context, b reading.Batch, done func(error)) erro
 		return fmt.Errorf("append: %w", err)
 	}
 	size := batchBytes(b)
+	if size > maxBatchBytes {
+		return fmt.Errorf("append %d readings: %d bytes, at most %d: split the batch", len(b.Readings), size, maxBatchBytes)
+	}
 	for {
 		g.mu.Lock()
 		if g.closed {

@@ -39,6 +39,7 @@ type plan struct {
 	appended   uint64
 	duplicates uint64
 	refused    uint64
+	stored     bool // done, so not to be done again
 }
 
 type receiptValue struct {

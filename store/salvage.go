@@ -118,12 +118,20 @@ func inspect(path string) (state, error) {
 		return state{}, err
 	}
 	defer file.Close()
+	st, err := inspectPages(f)
+	if err != nil {
+		return state{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return st, nil
+}
+
+func inspectPages(f pageFile) (state, error) {
 	ms, err := f.metas()
 	if err != nil {
 		return state{}, err
 	}
 	if ms[0].pages > uint64(f.size/pageSize) {
-		return state{}, fmt.Errorf("%s: %d bytes, %d pages expected: %w", path, f.size, ms[0].pages, errDamaged)
+		return state{}, fmt.Errorf("%d bytes, %d pages expected: %w", f.size, ms[0].pages, errDamaged)
 	}
 	w := newWalk(f, ms[0])
 	var st *state
@@ -152,7 +160,7 @@ func inspect(path string) (state, error) {
 	case err != nil:
 		return state{}, err
 	case st == nil || lanes != reading.Lanes:
-		return state{}, fmt.Errorf("%s: no store in it: %w", path, errDamaged)
+		return state{}, fmt.Errorf("no store in it: %w", errDamaged)
 	}
 	return *st, nil
 }

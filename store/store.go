@@ -199,6 +199,7 @@ func Open(o Options) (*Store, error) {
 		o.Logger.Warn("no reserve against a full disk", "error", err)
 	}
 	s.publish()
+	s.changed <- struct{}{}
 	go s.run()
 	return s, nil
 }
@@ -270,7 +271,7 @@ func (s *Store) Close() error {
 // synced to disk (nil) or can never be (ErrFull, ErrClosed). done must not block.
 // Batches that one goroutine appends become durable, and their done is called, in
 // that order; readings keep it within a lane. The store owns b's readings from
-// the call on.
+// the call on. A batch above 16 MiB is refused.
 //
 // Append blocks while the queue is full, until ctx ends: then it returns an error
 // that wraps ErrBusy, and done is never called.
@@ -304,8 +305,8 @@ func (s *Store) Ack(lane reading.Lane, upto uint64) {
 	}
 }
 
-// Changed returns a channel that holds a value after new readings can be read.
-// It is for one consumer; wakes coalesce.
+// Changed returns a channel that holds a value at first, and after new readings
+// can be read. It is for one consumer; wakes coalesce.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 // Epoch identifies this life of the store: sequence numbers belong to it. It
