@@ -45,7 +45,7 @@ const (
 	aliasMaximum = 256
 	// queueSize is how many messages wait for one subscriber, connected (any
 	// QoS) or away (QoS 1 and 2); what does not fit is dropped and counted.
-	queueSize = 2048
+	queueSize = 1024
 	// sessionExpiry is how long, in seconds, the subscriptions and the queue of
 	// a client that is away are kept.
 	sessionExpiry = 24 * 60 * 60
@@ -108,6 +108,7 @@ type Broker struct {
 	// subscribed counts changes of subscriptions: what has no subscriber at one
 	// count may have one at the next.
 	subscribed atomic.Uint64
+	departures atomic.Uint64 // counts ends of connections
 
 	mu       sync.Mutex
 	arriving map[string]*conn // by client id: connected but not established

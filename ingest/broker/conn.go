@@ -40,6 +40,7 @@ type conn struct {
 	account *account
 
 	rights      atomic.Pointer[rights]
+	left        atomic.Uint64 // when the connection ended, counted in ends; 0: it has not
 	established chan struct{} // closed when the session is, or never will be
 	settle      sync.Once
 	finished    chan struct{} // closed when the library is through with it
@@ -110,6 +111,7 @@ func (c *conn) Write(p []byte) (int, error) {
 // are never acknowledged on it.
 func (c *conn) Close() error {
 	c.cancel()
+	c.left.CompareAndSwap(0, c.broker.departures.Add(1))
 	c.window.close()
 	c.settled()
 	c.outbox.close()
@@ -191,22 +193,24 @@ func (b *Broker) arrive(c *conn) {
 // forgetSession makes room for one session more, if need be by ending that of
 // the client which has been away the longest: clients with a new id at every
 // connection would fill the memory.
-func (b *Broker) forgetSession() {
-	if b.server.Clients.Len() < sessionsPerClient*b.options.MaxClients {
+func (b *Broker) forgetSession(arriving string) {
+	if _, known := b.server.Clients.Get(arriving); known ||
+		b.server.Clients.Len() < sessionsPerClient*b.options.MaxClients {
 		return
 	}
-	var oldest *mqtt.Client
+	var oldest *conn
 	for _, cl := range b.server.Clients.GetAll() {
-		if left := cl.StopTime(); left != 0 && (oldest == nil || left < oldest.StopTime()) {
-			oldest = cl
+		c := connOf(cl)
+		if left := c.left.Load(); left != 0 && (oldest == nil || left < oldest.left.Load()) {
+			oldest = c
 		}
 	}
 	if oldest == nil {
 		return
 	}
-	b.hook.OnClientExpired(oldest)
-	b.server.Clients.Delete(oldest.ID)
-	b.log.Warn("mqtt session forgotten: too many clients are away", "client", oldest.ID)
+	b.hook.OnClientExpired(oldest.client)
+	b.server.Clients.Delete(oldest.client.ID)
+	b.log.Warn("mqtt session forgotten: too many clients are away", "client", oldest.client.ID)
 }
 
 // depart removes c from those on their way in.

@@ -69,7 +69,7 @@ func (h *hook) OnConnectAuthenticate(cl *mqtt.Client, pk packets.Packet) bool {
 func (h *hook) OnSessionEstablish(cl *mqtt.Client, pk packets.Packet) {
 	c := connOf(cl)
 	h.broker.arrive(c)
-	h.broker.forgetSession()
+	h.broker.forgetSession(cl.ID)
 	c.session = &session{}
 	c.sender = "mqtt:" + cl.ID
 	if old, ok := h.broker.server.Clients.Get(cl.ID); ok {

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	retainedMaximum      = 10_000   // messages
-	retainedBytesMaximum = 16 << 20 // of topics and payloads
+	retainedMaximum      = 10_000  // messages
+	retainedBytesMaximum = 4 << 20 // of topics and payloads; the library has a copy
 	// retainedInterval is how often the file is written at most: SD cards wear.
 	// A power cut loses what was retained since; sensors retain their state
 	// again when it changes.
