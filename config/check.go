@@ -133,7 +133,7 @@ func (c *checker) remote(field, address string) {
 
 func (c *checker) hostPort(field, address, remedy string) (host, port string, ok bool) {
 	host, port, err := net.SplitHostPort(address)
-	if err != nil || strings.ContainsAny(host, " /@") {
+	if err != nil || strings.ContainsAny(host, " /@") || strings.Contains(address, "/") {
 		if strings.Contains(address, "://") {
 			remedy = "leave out what stands before and with ://"
 		}

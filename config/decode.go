@@ -73,10 +73,15 @@ func keys(t reflect.Type) []string {
 	return names
 }
 
+// fault records a fault of a field whose value could not be used.
 func (d *decoder) fault(f Fault) {
 	d.faults = append(d.faults, f)
 	d.bad[f.Field] = true
 }
+
+// slip records a fault whose meaning is clear all the same, so that what it
+// stands for can be looked at as well.
+func (d *decoder) slip(f Fault) { d.faults = append(d.faults, f) }
 
 // table fills the struct v from n.
 func (d *decoder) table(n *node, path string, v reflect.Value) {
@@ -84,6 +89,12 @@ func (d *decoder) table(n *node, path string, v reflect.Value) {
 	for _, e := range n.keys {
 		at := join(path, e.name)
 		f, ok := known[e.name]
+		if lower := strings.ToLower(e.name); !ok && n.get(lower) == nil {
+			if f, ok = known[lower]; ok {
+				d.slip(Fault{Line: e.line, Field: at, Problem: "keys are written in lower case", Remedy: fmt.Sprintf("write %q", lower)})
+				at = join(path, lower)
+			}
+		}
 		if !ok {
 			d.unknown(e, path, v.Type())
 			continue
@@ -101,9 +112,6 @@ func (d *decoder) unknown(e *entry, path string, t reflect.Type) {
 	names := keys(t)
 	if near := nearest(e.name, names); near != "" {
 		remedy = fmt.Sprintf("did you mean %q?", near)
-		if strings.EqualFold(near, e.name) {
-			problem, remedy = "keys are written in lower case", fmt.Sprintf("write %q", near)
-		}
 		// Do not also say that the key it was meant to be is missing.
 		d.bad[join(path, near)] = true
 	} else if home := d.sections[e.name]; len(home) > 0 {
@@ -201,8 +209,12 @@ func (d *decoder) mapping(n *node, path string, v reflect.Value) {
 
 func (d *decoder) list(n *node, path string, v reflect.Value, secret bool) {
 	tables := v.Type().Elem().Kind() == reflect.Struct
+	if tables && n.kind == kindTable {
+		d.slip(Fault{Line: n.line, Field: path, Problem: "is a list of sections", Remedy: fmt.Sprintf("write [[%s]] with two brackets", plainPath(path))})
+		n = &node{kind: kindTables, line: n.line, items: []*node{n}}
+	}
 	if tables && n.kind != kindTables && n.kind != kindArray {
-		d.wrong(n, path, secret, "a list of sections", fmt.Sprintf("write [[%s]] with two brackets", plainPath(path)))
+		d.wrong(n, path, secret, "a list of sections", fmt.Sprintf("write [[%s]], alone on its line, and its keys below", plainPath(path)))
 		return
 	}
 	if !tables && n.kind != kindArray {

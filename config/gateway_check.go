@@ -182,7 +182,7 @@ func (r *Rule) check(c *checker, field string) {
 	for name, values := range r.Invalid {
 		for i, v := range values {
 			if !v.decimal() {
-				c.fault(index(field+".invalid."+name, i+1), shown(literal(v.Text)), "is not a decimal number", "write the number as the device sends it, such as -32768")
+				c.fault(index(field+".invalid."+name, i+1), v.shown(), "is not a decimal number", "write the number as the device sends it, without quotes, such as -32768")
 			}
 		}
 	}
@@ -197,7 +197,7 @@ func (a *Alarm) check(c *checker, field string) {
 		value Scalar
 	}{{"above", a.Above}, {"below", a.Below}} {
 		if limit.value.Kind != ScalarAbsent && !limit.value.decimal() {
-			c.fault(field+"."+limit.key, shown(literal(limit.value.Text)), "is not a decimal number", "write digits, such as 60 or 4.5")
+			c.fault(field+"."+limit.key, limit.value.shown(), "is not a decimal number", "write digits without quotes, such as 60 or 4.5")
 		}
 	}
 	if a.Above.decimal() && a.Below.decimal() && a.Above.less(a.Below) {

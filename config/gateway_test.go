@@ -29,8 +29,9 @@ func TestGatewayFaults(t *testing.T) {
 				"7: store.qouta: unknown key; did you mean \"quota\"?\n" +
 				"8: store.base_topics: unknown key; it belongs into [zigbee2mqtt]\n" +
 				"9: store.frobnicate: unknown key; known here: quota, policy, commit_interval, commit_bytes\n"},
-		{"wrong case", head + "[Store]\nquota = \"1GB\"\n[broker]\nListen = [\"127.0.0.1:1883\"]\n",
+		{"wrong case", head + "[Store]\nquota = \"1B\"\n[broker]\nListen = [\"127.0.0.1:1883\"]\n",
 			"4: Store: keys are written in lower case; write \"store\"\n" +
+				"5: store.quota = \"1B\": is out of range; choose between \"1MiB\" and \"1TB\"\n" +
 				"7: broker.Listen: keys are written in lower case; write \"listen\"\n"},
 		{"twice", head + "[store]\nquota = \"1GB\"\nquota = \"2GB\"\n[store]\npolicy = \"reject\"\n",
 			"6: store.quota: key appears twice, first on line 5; remove one of the two\n" +
@@ -43,7 +44,8 @@ func TestGatewayFaults(t *testing.T) {
 				"10: store.commit_interval = 20: must be a text, not a whole number; write a number with ms, s, m or h, such as \"20ms\" or \"1m30s\"\n" +
 				"14: mqtt[1].qos = \"1\": must be a whole number, not a text; write digits only, without quotes\n"},
 		{"list and section exchanged", head + "[mqtt]\nname = \"a\"\n[[store]]\nquota = \"1GB\"\n",
-			"4: mqtt: must be a list of sections, not a table; write [[mqtt]] with two brackets\n" +
+			"4: mqtt: is a list of sections; write [[mqtt]] with two brackets\n" +
+				"4: mqtt[1].url: is missing; write \"tcp://host:1883\" or \"tls://host:8883\"\n" +
 				"6: store: must be a section, not a list of tables; write [store], alone on its line, and its keys below\n"},
 		{"not TOML, several times", head + "[store]\nquota = 1GB\npolicy = reject\ncommit_interval = \u201c20ms\u201d\n[uplink\nkeepalive = 3\n[log]\nlevel = \"loud\"\n",
 			"5: store.quota: not TOML: strings must be quoted; write text in quotes: \"1GB\"\n" +
@@ -122,8 +124,8 @@ func TestGatewayFaults(t *testing.T) {
 				"9: rule[2].topic = \"a/#/b\": has # before its end; + stands for one whole level, # for all that follow: \"home/+/temperature\", \"home/#\"\n" +
 				"10: rule[2].format = \"jsn\": is not a choice; did you mean \"json\"? Choices: auto, json, scalar, zigbee2mqtt, tasmota, senml, raw or ignore\n" +
 				"11: alarm[1]: makes every reading an alarm; give device, name, above, below or equals\n" +
-				"13: alarm[2].above = hot: is not a decimal number; write digits, such as 60 or 4.5\n" +
-				"14: alarm[2].below = 0x10: is not a decimal number; write digits, such as 60 or 4.5\n" +
+				"13: alarm[2].above = \"hot\": is not a decimal number; write digits without quotes, such as 60 or 4.5\n" +
+				"14: alarm[2].below = 0x10: is not a decimal number; write digits without quotes, such as 60 or 4.5\n" +
 				"15: alarm[3]: is raised by every number: above 4 or below 9.5; above is the upper limit and below the lower one: exchange them\n"},
 		{"uplink", head + "[uplink]\ncollectors = [\"collector\", \"tcp://c:7600\", \"c:7600\", \"c:7600\", \":7600\"]\nca = \"text\"\ncert = \"gw.crt\"\n",
 			"4: uplink.key: is missing; give the file that \"sluice-collector keys\" made\n" +

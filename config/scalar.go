@@ -45,6 +45,14 @@ func (s Scalar) decimal() bool {
 	return s.Kind == ScalarNumber && len(s.Text) <= 64 && reading.IsNumber(s.Text)
 }
 
+// shown is s as a fault shows it.
+func (s Scalar) shown() string {
+	if s.Kind == ScalarText {
+		return shown(s.Text)
+	}
+	return shown(literal(s.Text))
+}
+
 // less reports whether s is less than t, as far as float64 can tell; for numbers
 // of people, who mean well, that is enough.
 func (s Scalar) less(t Scalar) bool {

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestCommands(t *testing.T) {
+	dir := t.TempDir()
+	example := filepath.Join(dir, "sluice.toml")
+	var text bytes.Buffer
+	if code := run(t.Context(), []string{"init-config"}, &text, os.Stderr); code != 0 {
+		t.Fatalf("init-config: got %d", code)
+	}
+	if err := os.WriteFile(example, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		args           string
+		code           int
+		stdout, stderr string // parts of what is written
+	}{
+		{"", 2, "", "usage: sluice COMMAND"},
+		{"help", 0, "check-config", ""},
+		{"--help", 0, "check-config", ""},
+		{"frobnicate", 2, "", "unknown command \"frobnicate\""},
+		{"version", 0, "sluice unknown\n", ""},
+		{"version extra", 2, "", "1 arguments given, 0 wanted"},
+		{"check-config " + example, 0, ": ok\n", ""},
+		{"check-config", 2, "", "0 arguments given, 1 wanted"},
+		{"check-config " + dir + "/none.toml", 1, "", "no such file"},
+		{"run --config " + dir + "/none.toml", 1, "", "no such file"},
+		{"status --config " + example + " --socket " + dir + "/none.sock", 1, "", "is the gateway running"},
+		{"push", 2, "", "0 arguments given"},
+		{"push " + example, 1, "", "write --to http://gateway:8080"},
+		{"push " + example + " --to gateway:8080", 1, "", "not a URL"},
+		{"push " + example + " --to http://127.0.0.1:1", 1, "", "holds no SenML"},
+		{"push " + dir + "/none --to http://127.0.0.1:1", 1, "", "no such file"},
+		{"store frobnicate x", 2, "", "write check, stat or export"},
+		{"store check " + dir + "/none.db", 1, "", "none.db"},
+	}
+	for _, test := range tests {
+		t.Run(test.args, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), strings.Fields(test.args), &stdout, &stderr)
+			if code != test.code || !strings.Contains(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.stderr) {
+				t.Errorf("got %d\n%s\n%s\nwant %d %q %q", code, &stdout, &stderr, test.code, test.stdout, test.stderr)
+			}
+		})
+	}
+}
+
+// TestCheckConfig compares what a technician sees with a golden file.
+func TestCheckConfig(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"check-config", "testdata/wrong.toml"}, &stdout, &stderr); code != 1 || stderr.Len() > 0 {
+		t.Errorf("got %d and %q, want 1 and all on the standard output", code, &stderr)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := bytes.ReplaceAll(stdout.Bytes(), []byte(here), []byte("HERE"))
+	if *update {
+		if err := os.WriteFile("testdata/wrong.txt", got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/wrong.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
