@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,10 +21,10 @@ const gateway = "gw-1"
 
 // queue is an uplink.Queue in memory that outlives the uplinks that use it.
 type queue struct {
-	epoch   uint64
 	changed chan struct{}
 
 	mu       sync.Mutex // guards what follows
+	epoch    uint64
 	segments [reading.Lanes][]reading.Segment
 	next     [reading.Lanes]uint64
 	acked    [reading.Lanes]uint64
@@ -90,8 +91,22 @@ func (q *queue) remove(lane reading.Lane, seq uint64) (lost reading.Segment) {
 	return lost
 }
 
-func (q *queue) Epoch() uint64            { return q.epoch }
 func (q *queue) Changed() <-chan struct{} { return q.changed }
+
+func (q *queue) Epoch() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.epoch
+}
+
+// renew empties the queue and begins a new life of it.
+func (q *queue) renew(epoch uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.epoch = epoch
+	q.segments = [reading.Lanes][]reading.Segment{}
+	q.next, q.acked = [reading.Lanes]uint64{1, 1, 1}, [reading.Lanes]uint64{}
+}
 
 func (q *queue) Next(lane reading.Lane, after uint64, maxBytes int) (out []reading.Segment, err error) {
 	q.mu.Lock()
@@ -285,6 +300,7 @@ type far struct {
 	opt    collector.Options
 	c      *collector.Collector
 	ln     *listener
+	now    atomic.Pointer[listener] // ln, for other goroutines
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -303,6 +319,7 @@ func startCollector(t *testing.T, outputs ...collector.Output) *far {
 func (f *far) start() {
 	f.c = collector.New(f.opt)
 	f.ln = newListener()
+	f.now.Store(f.ln)
 	f.done = make(chan struct{})
 	var ctx context.Context
 	ctx, f.cancel = context.WithCancel(context.Background())

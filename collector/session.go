@@ -84,6 +84,7 @@ func (s *session) join(ctx context.Context, l *link) ([reading.Lanes]wire.Resume
 			return resume, err
 		}
 		resume[i] = r
+		st.start(l.service)
 	}
 	return resume, nil
 }

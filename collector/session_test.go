@@ -2,6 +2,8 @@ package collector_test
 
 import (
 	"math/rand/v2"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +20,11 @@ func TestCutWithoutTrace(t *testing.T) {
 		q, out := newQueue(), newOutput("a")
 		far := startCollector(t, out)
 		defer far.stop()
-		up := true
+		var up atomic.Bool
+		up.Store(true)
 		p := &path{link: carriertest.Link{Delay: 20 * time.Millisecond}, to: func() *listener {
-			if up {
-				return far.ln
+			if up.Load() {
+				return far.now.Load()
 			}
 			return nil
 		}}
@@ -29,7 +32,7 @@ func TestCutWithoutTrace(t *testing.T) {
 		defer n.stop()
 		q.add(reading.Live, 2)
 		within(t, 5*time.Second, "first two", func() bool { return out.count(stream(reading.Live)) == 2 })
-		up = false
+		up.Store(false)
 		p.cut()
 		for range 10 {
 			q.add(reading.Live, 1)
@@ -38,7 +41,7 @@ func TestCutWithoutTrace(t *testing.T) {
 		select {
 		case <-time.After(90 * time.Second):
 		}
-		up = true
+		up.Store(true)
 		within(t, 40*time.Second, "all acknowledged", func() bool { return q.waiting() == 0 })
 		out.check(t, stream(reading.Live), 12, nil)
 		if !n.Delivering() {
@@ -52,13 +55,8 @@ func TestCutWithoutTrace(t *testing.T) {
 func TestCollectorComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, out := newQueue(), newOutput("a")
-		var far *far
-		p := &path{to: func() *listener {
-			if far == nil {
-				return nil
-			}
-			return far.ln
-		}}
+		var there atomic.Pointer[listener]
+		p := &path{to: there.Load}
 		n := startUplink(q, nil, p)
 		defer n.stop()
 		for range 12 {
@@ -73,8 +71,9 @@ func TestCollectorComesLate(t *testing.T) {
 		if got := n.Stats().Retries; got < 20 || got > 120 {
 			t.Errorf("%d attempts in ten minutes, want between 20 and 120", got)
 		}
-		far = startCollector(t, out)
+		far := startCollector(t, out)
 		defer far.stop()
+		there.Store(far.ln)
 		within(t, time.Minute, "all acknowledged", func() bool { return q.waiting() == 0 })
 		out.check(t, stream(reading.Live), 12, nil)
 		out.check(t, stream(reading.Backfill), 36, nil)
@@ -102,7 +101,7 @@ func TestAlarmOvertakesBacklog(t *testing.T) {
 				backlog := q.waiting()
 				far := startCollector(t, out)
 				defer far.stop()
-				p := &path{link: carriertest.Link{Rate: c.rate, Delay: 25 * time.Millisecond}, to: func() *listener { return far.ln }}
+				p := &path{link: carriertest.Link{Rate: c.rate, Delay: 25 * time.Millisecond}, to: far.now.Load}
 				n := startUplink(q, func(o *uplink.Options) { o.MaxFrame = 256 << 10 }, p)
 				defer n.stop()
 				<-time.After(8 * time.Second)
@@ -143,7 +142,7 @@ func TestWindowObeyed(t *testing.T) {
 			far.opt.Limits.Unacked = window
 			far.start()
 			defer far.stop()
-			p := &path{link: carriertest.Link{Delay: time.Millisecond}, to: func() *listener { return far.ln }}
+			p := &path{link: carriertest.Link{Delay: time.Millisecond}, to: far.now.Load}
 			for range 20 {
 				q.add(reading.Live, 100)
 				q.add(reading.Backfill, 100)
@@ -172,7 +171,7 @@ func TestUnreadableSegment(t *testing.T) {
 		q.addSegment(reading.Live, reading.Segment{Count: 4, Data: []byte("not a batch at all")})
 		q.mu.Unlock()
 		q.add(reading.Live, 3)
-		n := startUplink(q, nil, &path{to: func() *listener { return far.ln }})
+		n := startUplink(q, nil, &path{to: far.now.Load})
 		defer n.stop()
 		within(t, 10*time.Second, "all acknowledged", func() bool { return q.waiting() == 0 })
 		out.check(t, stream(reading.Live), 10, func(seq uint64) bool { return 4 <= seq && seq <= 7 })
@@ -193,7 +192,7 @@ func TestGaps(t *testing.T) {
 		out.broken = true
 		far := startCollector(t, out)
 		defer far.stop()
-		p := &path{to: func() *listener { return far.ln }}
+		p := &path{to: far.now.Load}
 		for range 30 {
 			q.add(reading.Live, 100)
 		}
@@ -224,10 +223,11 @@ func TestOutputFails(t *testing.T) {
 		q, a, b := newQueue(), newOutput("a"), newOutput("b")
 		far := startCollector(t, a, b)
 		defer far.stop()
-		p := &path{to: func() *listener { return far.ln }}
+		p := &path{to: far.now.Load}
 		n := startUplink(q, nil, p)
 		defer n.stop()
-		b.broken, a.lies = true, 2
+		b.set(func() { b.broken = true })
+		a.set(func() { a.lies = 2 })
 		for range 10 {
 			q.add(reading.Live, 5)
 		}
@@ -263,7 +263,7 @@ func TestFailOver(t *testing.T) {
 		defer first.stop()
 		defer second.stop()
 		q.add(reading.Live, 10)
-		n := startUplink(q, nil, &path{to: func() *listener { return first.ln }}, &path{to: func() *listener { return second.ln }})
+		n := startUplink(q, nil, &path{to: first.now.Load}, &path{to: second.now.Load})
 		defer n.stop()
 		within(t, 5*time.Second, "first delivers", func() bool { return q.waiting() == 0 })
 		a.set(func() { a.broken = true })
@@ -282,7 +282,7 @@ func TestConflict(t *testing.T) {
 		q, out := newQueue(), newOutput("shared")
 		far := startCollector(t, out)
 		defer far.stop()
-		n := startUplink(q, nil, &path{to: func() *listener { return far.ln }})
+		n := startUplink(q, nil, &path{to: far.now.Load})
 		defer n.stop()
 		q.add(reading.Live, 4)
 		within(t, 5*time.Second, "delivered", func() bool { return q.waiting() == 0 })
@@ -309,7 +309,7 @@ func TestDrain(t *testing.T) {
 		q, out := newQueue(), newOutput("a")
 		out.delay = 200 * time.Millisecond
 		far := startCollector(t, out)
-		n := startUplink(q, nil, &path{to: func() *listener { return far.ln }})
+		n := startUplink(q, nil, &path{to: far.now.Load})
 		defer n.stop()
 		q.add(reading.Live, 10)
 		within(t, 5*time.Second, "sent", func() bool { return n.Stats().Frames > 0 })
@@ -329,6 +329,78 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// A path that dies while nothing is sent is noticed by a ping, which is all that
+// an idle session costs.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, out := newQueue(), newOutput("a")
+		far := startCollector(t, out)
+		defer far.stop()
+		p := &path{link: carriertest.Link{Delay: 30 * time.Millisecond}, to: far.now.Load}
+		n := startUplink(q, nil, p)
+		defer n.stop()
+		within(t, 5*time.Second, "connected", n.Delivering)
+		before := n.Stats()
+		<-time.After(time.Hour)
+		after := n.Stats()
+		if got := after.BytesOut - before.BytesOut; got == 0 || got > 40*30 {
+			t.Errorf("an idle hour took %d bytes, want 40 pings of at most 30", got)
+		}
+		if after.Retries != 0 || after.RTT < 60*time.Millisecond || after.RTT > 70*time.Millisecond {
+			t.Errorf("after an hour: %d retries, round trip %v", after.Retries, after.RTT)
+		}
+		p.cut()
+		within(t, 2*time.Minute, "loss is noticed", func() bool { return n.Stats().Retries > 0 })
+	})
+}
+
+// A damaged store that was replaced while the uplink runs counts from 1 again,
+// under a new epoch.
+func TestStoreReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, out := newQueue(), newOutput("a")
+		far := startCollector(t, out)
+		defer far.stop()
+		n := startUplink(q, nil, &path{to: far.now.Load})
+		defer n.stop()
+		q.add(reading.Live, 10)
+		within(t, 5*time.Second, "delivered", func() bool { return q.waiting() == 0 })
+		q.renew(78)
+		q.add(reading.Live, 7)
+		within(t, 10*time.Second, "delivered", func() bool { return q.waiting() == 0 })
+		s := stream(reading.Live)
+		out.check(t, s, 10, nil)
+		s.Epoch = 78
+		out.check(t, s, 7, nil)
+	})
+}
+
+// A reading that no frame can hold is given up, counted, and stops nothing.
+func TestOversize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, out := newQueue(), newOutput("a")
+		far := startCollector(t, out)
+		far.stop()
+		far.opt.Limits.MaxFrame = 20_000
+		far.start()
+		defer far.stop()
+		q.add(reading.Live, 1)
+		q.mu.Lock()
+		big := value(reading.Live, 2)
+		big.Value = reading.Text(strings.Repeat("x", 50_000))
+		q.addSegment(reading.Live, reading.Segment{Count: 1, Data: reading.AppendBatch(nil, []reading.Reading{big})})
+		q.mu.Unlock()
+		q.add(reading.Live, 1)
+		n := startUplink(q, nil, &path{to: far.now.Load})
+		defer n.stop()
+		within(t, 10*time.Second, "all acknowledged", func() bool { return q.waiting() == 0 })
+		out.check(t, stream(reading.Live), 3, func(seq uint64) bool { return seq == 2 })
+		if got := n.Stats().Oversize; got != 1 {
+			t.Errorf("given up: got %d, want 1", got)
+		}
+	})
+}
+
 // The uplink that shuts down waits for what is in flight.
 func TestShutdownWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -336,7 +408,7 @@ func TestShutdownWaits(t *testing.T) {
 		out.delay = 500 * time.Millisecond
 		far := startCollector(t, out)
 		defer far.stop()
-		n := startUplink(q, nil, &path{to: func() *listener { return far.ln }})
+		n := startUplink(q, nil, &path{to: far.now.Load})
 		q.add(reading.Live, 10)
 		within(t, 5*time.Second, "sent", func() bool { return n.Stats().Frames > 0 })
 		n.stop()
@@ -361,10 +433,10 @@ func TestChaos(t *testing.T) {
 			a.delay = time.Duration(rng.IntN(20)) * time.Millisecond
 			far := startCollector(t, a, b)
 			p := &path{link: carriertest.Link{Rate: 20_000 + rng.IntN(1_000_000), Delay: time.Duration(rng.IntN(80)) * time.Millisecond},
-				to: func() *listener { return far.ln }}
+				to: far.now.Load}
 			n := startUplink(q, nil, p)
 			removed := [reading.Lanes]map[uint64]bool{{}, {}, {}}
-			for range 150 {
+			for range 100 {
 				<-time.After(time.Duration(rng.IntN(400)) * time.Millisecond)
 				switch rng.IntN(12) {
 				case 0:
@@ -388,7 +460,7 @@ func TestChaos(t *testing.T) {
 						removed[lane][s.First+i] = true
 					}
 				default:
-					q.add(reading.Lane(rng.IntN(reading.Lanes)), 1+rng.IntN(1+rng.IntN(3000)))
+					q.add(reading.Lane(rng.IntN(reading.Lanes)), 1+rng.IntN(1+rng.IntN(1000)))
 				}
 			}
 			within(t, 10*time.Minute, "all acknowledged", func() bool { return q.waiting() == 0 })

@@ -160,11 +160,24 @@ func (s *stream) receive(ctx context.Context, f frame) error {
 	if len(s.held) > 0 {
 		s.session.ack(s.name.Lane, f.link, true)
 	}
+	s.startWriter(f.link.service)
+	return nil
+}
+
+// start has what waits written, if the call of Serve that was writing it ended.
+func (s *stream) start(srv service) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.startWriter(srv)
+}
+
+// startWriter starts the writer if there is work and none runs. The caller holds
+// mu.
+func (s *stream) startWriter(srv service) {
 	if len(s.ready) > 0 && !s.writing {
 		s.writing = true
-		f.link.service.wg.Go(func() { s.write(f.link.service.hard) })
+		srv.wg.Go(func() { s.write(srv.hard) })
 	}
-	return nil
 }
 
 // order moves to ready what can go. A frame says that nothing exists between

@@ -122,7 +122,7 @@ func TestPackCorrects(t *testing.T) {
 // Frames of any size, cut at any reading, hold every reading once.
 func TestPackSplits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
-	for range 50 {
+	for range 15 {
 		var p packer
 		var in []reading.Segment
 		next := uint64(1)

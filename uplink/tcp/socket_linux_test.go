@@ -1,0 +1,52 @@
+package tcp
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// F22: the kernel is told when to give up a peer that acknowledges nothing, and
+// how little may wait in it.
+func TestPrepare(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	plain, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	c := plain.(*net.TCPConn)
+	congestion, err := prepare(c, 7*time.Second)
+	if err != nil || congestion == "" {
+		t.Fatalf("prepare: congestion control %q, %v", congestion, err)
+	}
+	limitUnsent(c, 5000)
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []struct {
+		name      string
+		opt, want int
+	}{
+		{"TCP_USER_TIMEOUT", unix.TCP_USER_TIMEOUT, 7000},
+		{"TCP_NOTSENT_LOWAT", unix.TCP_NOTSENT_LOWAT, 5000},
+		{"TCP_NODELAY", unix.TCP_NODELAY, 1},
+		{"TCP_KEEPIDLE", unix.TCP_KEEPIDLE, 600},
+	} {
+		var got int
+		var failed error
+		if err := raw.Control(func(fd uintptr) { got, failed = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, o.opt) }); err != nil || failed != nil {
+			t.Fatalf("%s: %v, %v", o.name, err, failed)
+		}
+		if got != o.want {
+			t.Errorf("%s: got %d, want %d", o.name, got, o.want)
+		}
+	}
+}
