@@ -66,6 +66,7 @@ func FuzzPages(f *testing.F) {
 	}
 	root := uint32(ms[0].root) * pageSize
 	f.Add(uint32(0), []byte{})
+	f.Add(uint32(5), []byte("0000"))
 	f.Add(root, []byte{0xff})
 	f.Add(root+8, []byte{0x02, 0, 0xff, 0xff, 0xff, 0xff})
 	f.Add(root+16, bytes.Repeat([]byte{0xff}, 64))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"sluice/reading"
@@ -43,6 +44,10 @@ func (r *Report) problem(format string, args ...any) {
 
 // openOffline opens a store's file that no gateway has open.
 func openOffline(path string) (pageFile, func(), error) {
+	// A name that is mistyped must not leave a lock file behind.
+	if _, err := os.Stat(path); err != nil {
+		return pageFile{}, nil, err
+	}
 	lock, err := lockFile(path, false)
 	if err != nil {
 		return pageFile{}, nil, err

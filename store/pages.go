@@ -21,6 +21,7 @@ const (
 
 	pageBranch = 0x01
 	pageLeaf   = 0x02
+	pageMeta   = 0x04
 
 	boltMagic   = 0xED0CDAED
 	boltVersion = 2
@@ -52,7 +53,8 @@ func (f pageFile) meta(i int64) (boltMeta, error) {
 	sum := fnv.New64a()
 	sum.Write(m[:56])
 	e := binary.NativeEndian
-	if e.Uint32(m) != boltMagic || e.Uint32(m[4:]) != boltVersion || e.Uint32(m[8:]) != pageSize || e.Uint64(m[56:]) != sum.Sum64() {
+	// The page's own header is outside of the checksum.
+	if e.Uint64(b[:]) != uint64(i) || e.Uint16(b[8:]) != pageMeta || e.Uint32(m) != boltMagic || e.Uint32(m[4:]) != boltVersion || e.Uint32(m[8:]) != pageSize || e.Uint64(m[56:]) != sum.Sum64() {
 		return boltMeta{}, fmt.Errorf("meta page %d: %w", i, errDamaged)
 	}
 	return boltMeta{root: e.Uint64(m[16:]), pages: e.Uint64(m[40:]), txid: e.Uint64(m[48:])}, nil
