@@ -27,6 +27,7 @@ type session struct {
 	*Collector
 	gateway  string
 	epoch    uint64
+	bytes    atomic.Int64  // received and not durable, of all streams
 	lastSeen atomic.Int64  // nanoseconds since 1970
 	joining  chan struct{} // holds a token while a carrier joins, so that outputs are asked once
 	streams  [reading.Lanes]*stream

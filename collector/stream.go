@@ -13,9 +13,13 @@ import (
 )
 
 var (
-	errWindow  = errors.New("more unacknowledged bytes than the welcome allowed")
+	errWindow  = errors.New("far more unacknowledged bytes than the welcome allowed")
 	errReorder = errors.New("no memory to hold readings that came out of order")
 )
+
+// windowSlack is how many times the window a session may fill: what is sent again
+// after a carrier was lost is here twice for a while.
+const windowSlack = 2
 
 // heldMost bounds the frames of a stream that wait for an earlier one.
 const heldMost = 4096
@@ -55,7 +59,6 @@ type stream struct {
 	last     uint64   // received without a gap; durable or in ready
 	held     []frame  // out of order, ascending by first
 	ready    []piece
-	bytes    int // of held and ready
 	writing  bool
 	faults   []string // why an output does not take readings, by output; empty if it does
 
@@ -124,7 +127,7 @@ func (s *stream) dropHeld() {
 
 // release gives back memory. The caller holds mu.
 func (s *stream) release(bytes int) {
-	s.bytes -= bytes
+	s.session.bytes.Add(-int64(bytes))
 	s.session.memory.give(bytes)
 }
 
@@ -142,15 +145,14 @@ func (s *stream) receive(ctx context.Context, f frame) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	others := s.bytes
-	s.bytes += f.bytes
+	total := s.session.bytes.Add(int64(f.bytes))
 	switch {
 	case f.Through <= s.last:
 		s.duplicates += count(f.Segments)
 		s.release(f.bytes)
 		s.session.ack(s.name.Lane, f.link, false)
 		return nil
-	case others > 0 && s.bytes > s.session.opt.Limits.Unacked, len(s.held) >= heldMost:
+	case total > int64(f.bytes) && total > windowSlack*int64(s.session.opt.Limits.Unacked), len(s.held) >= heldMost:
 		s.release(f.bytes)
 		return fmt.Errorf("lane %s: %w", s.name.Lane, errWindow)
 	}
