@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -12,8 +13,10 @@ import (
 // logger hands the server's words to slog. Its notices are about itself and
 // become debug messages.
 type logger struct {
-	log  *slog.Logger
-	last atomic.Pointer[string] // the last error, for a failed start
+	log   *slog.Logger
+	once  sync.Once
+	fatal chan struct{} // closed when the server cannot run
+	why   string        // read it after fatal is closed
 }
 
 var _ server.Logger = (*logger)(nil)
@@ -30,16 +33,30 @@ func (l *logger) Warnf(format string, args ...any) {
 }
 
 func (l *logger) Errorf(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	l.last.Store(&text)
-	l.log.Error("nats server: " + text)
+	l.log.Error("nats server: " + fmt.Sprintf(format, args...))
 }
 
-func (l *logger) Fatalf(format string, args ...any) { l.Errorf(format, args...) }
+// Fatalf is what the server calls before it gives up starting; it has no other
+// way to say so.
+func (l *logger) Fatalf(format string, args ...any) {
+	l.once.Do(func() {
+		l.why = fmt.Sprintf(format, args...)
+		close(l.fatal)
+	})
+}
 
-func (l *logger) lastError() error {
-	if text := l.last.Load(); text != nil {
-		return errors.New(*text)
+// awaitStart returns when s is ready, or why it will not be.
+func (l *logger) awaitStart(s *server.Server) error {
+	deadline := time.Now().Add(startTimeout)
+	for !s.ReadyForConnections(startCheck) {
+		select {
+		case <-l.fatal:
+			return errors.New(l.why)
+		default:
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not ready within %v", startTimeout)
+		}
 	}
 	return nil
 }

@@ -38,6 +38,10 @@ const (
 	// headerRoom is what is left of a server's payload limit for our headers.
 	headerRoom = 4 << 10
 
+	// requestTimeout bounds one request: a server that dies takes the requests
+	// it had with it, and nobody answers them.
+	requestTimeout = 5 * time.Second
+
 	// connectTimeout bounds one attempt to reach one server.
 	connectTimeout = 5 * time.Second
 )
@@ -158,6 +162,8 @@ func (o *Output) Last(ctx context.Context, s collector.Stream) (uint64, error) {
 }
 
 func (o *Output) load(ctx context.Context, s collector.Stream) (tip, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	subject := Subject(s)
 	raw, err := o.stream.GetLastMsgForSubject(ctx, subject)
 	var t tip
@@ -225,6 +231,8 @@ func (o *Output) Write(ctx context.Context, s collector.Stream, after uint64, ds
 }
 
 func (o *Output) publish(ctx context.Context, subject string, s collector.Stream, expected uint64, p pack.Pack) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	ack, err := o.js.PublishMsg(ctx,
 		&nats.Msg{Subject: subject, Header: header(s, p), Data: p.Body},
 		jetstream.WithExpectLastSequencePerSubject(expected),

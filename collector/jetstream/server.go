@@ -31,6 +31,9 @@ const (
 	// index of what it stores; after a power cut it may have to rebuild it.
 	startTimeout = 2 * time.Minute
 
+	// startCheck is how often we look whether it has given up.
+	startCheck = 100 * time.Millisecond
+
 	// serverMemory bounds streams that clients create in memory; ours is on
 	// disk.
 	serverMemory = 64 << 20
@@ -85,16 +88,13 @@ func startServer(cfg Server, stream string, log *slog.Logger) (*embedded, error)
 	if err != nil {
 		return nil, fmt.Errorf("nats server: %w", err)
 	}
-	said := &logger{log: log}
+	said := &logger{log: log, fatal: make(chan struct{})}
 	s.SetLoggerV2(said, false, false, false)
 	e.server = s
 	s.Start()
-	if !s.ReadyForConnections(startTimeout) || !s.JetStreamEnabled() {
+	if err := said.awaitStart(s); err != nil {
 		e.stop()
-		if err := said.lastError(); err != nil {
-			return nil, fmt.Errorf("nats server in %s: %w", cfg.Dir, err)
-		}
-		return nil, fmt.Errorf("nats server in %s: not ready within %v", cfg.Dir, startTimeout)
+		return nil, fmt.Errorf("nats server in %s: %w", cfg.Dir, err)
 	}
 	return e, nil
 }

@@ -1,0 +1,145 @@
+package jetstream
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"sluice/collector"
+	"sluice/collector/outputtest"
+)
+
+// An ordinary client reads, keeps consumers, and can neither write to the stream
+// nor take from it.
+func TestReadersCannotWrite(t *testing.T) {
+	o := open(t, t.TempDir())
+	ctx := outputtest.Context(t)
+	if err := o.Write(ctx, live, 0, []collector.Delivery{outputtest.Readings(1, 3)}); err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error, 1)
+	conn, err := nats.Connect("nats://"+o.Address(),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateConsumer(ctx, DefaultStream, jetstream.ConsumerConfig{Durable: "mine"}); err != nil {
+		t.Fatalf("create consumer: %v", err)
+	}
+	for _, subject := range []string{
+		Subject(live),
+		"$JS.API.STREAM.UPDATE.SLUICE",
+		"$JS.API.STREAM.DELETE.SLUICE",
+		"$JS.API.STREAM.PURGE.SLUICE",
+		"$JS.API.STREAM.RESTORE.SLUICE",
+		"$JS.API.STREAM.MSG.DELETE.SLUICE",
+		"$JS.API.ACCOUNT.PURGE.x",
+	} {
+		if err := conn.Publish(subject, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-refused:
+			if !errors.Is(err, nats.ErrPermissionViolation) {
+				t.Errorf("publish on %s: got %v, want %v", subject, err, nats.ErrPermissionViolation)
+			}
+		case <-ctx.Done():
+			t.Fatalf("publish on %s: was not refused", subject)
+		}
+	}
+	if last, err := o.Last(ctx, live); err != nil || last != 3 {
+		t.Fatalf("last: got %d, %v, want 3", last, err)
+	}
+}
+
+func TestReadersPassword(t *testing.T) {
+	o, err := Open(t.Context(), Options{
+		Server: &Server{Dir: t.TempDir(), Listen: "127.0.0.1:0", User: "reader", Password: "secret"},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	for _, test := range []struct {
+		user, password string
+		ok             bool
+	}{{"", "", false}, {"reader", "wrong", false}, {"reader", "secret", true}} {
+		conn, err := nats.Connect("nats://"+o.Address(), nats.UserInfo(test.user, test.password))
+		if (err == nil) != test.ok {
+			t.Errorf("user %q with %q: got %v, want success %v", test.user, test.password, err, test.ok)
+		}
+		if err == nil {
+			conn.Close()
+		}
+	}
+}
+
+// F4: the same options again leave the stream as it is; other limits are taken
+// over; a stream that would forget is refused.
+func TestStreamLimits(t *testing.T) {
+	dir := t.TempDir()
+	with := func(change func(*Options)) (*Output, error) {
+		opts := Options{Server: &Server{Dir: dir}, Logger: slog.New(slog.DiscardHandler), MaxBytes: 1 << 30, MaxAge: time.Hour}
+		change(&opts)
+		return Open(t.Context(), opts)
+	}
+	o, err := with(func(*Options) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Close()
+	o, err = with(func(opts *Options) { opts.MaxAge = 2 * time.Hour })
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := o.stream.CachedInfo().Config
+	if cfg.MaxAge != 2*time.Hour || cfg.MaxBytes != 1<<30 {
+		t.Errorf("limits: got %v and %d bytes, want 2h and %d", cfg.MaxAge, cfg.MaxBytes, 1<<30)
+	}
+	cfg.MaxMsgsPerSubject = 1
+	if _, err := o.js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	o.Close()
+	if o, err = with(func(*Options) {}); err == nil || !strings.Contains(err.Error(), "max_msgs_per_subject") {
+		t.Errorf("a stream of one message a subject: got %v, want a refusal with a remedy", err)
+	}
+	if err == nil {
+		o.Close()
+	}
+}
+
+func TestOpenReports(t *testing.T) {
+	for _, test := range []struct {
+		name, want string
+		opts       Options
+	}{
+		{"neither", "either", Options{}},
+		{"no server there", "nats://127.0.0.1:1", Options{Cluster: &Cluster{URLs: []string{"nats://me:secret@127.0.0.1:1"}}}},
+		{"no port", "listen address", Options{Server: &Server{Dir: t.TempDir(), Listen: "127.0.0.1"}}},
+		{"a folder that cannot be", "nats server in /dev/null/x", Options{Server: &Server{Dir: "/dev/null/x"}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.opts.Logger = slog.New(slog.DiscardHandler)
+			o, err := Open(outputtest.Context(t), test.opts)
+			if err == nil {
+				o.Close()
+				t.Fatal("got no error")
+			}
+			if !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+				t.Fatalf("got %q, want %q in it and no password", err, test.want)
+			}
+		})
+	}
+}
