@@ -180,7 +180,7 @@ func DefaultGateway() Gateway {
 		Store: Store{
 			Quota:          256e6,
 			Policy:         "drop-oldest",
-			CommitInterval: Duration(20 * time.Millisecond),
+			CommitInterval: Duration(200 * time.Millisecond),
 			CommitBytes:    64e3,
 		},
 		Uplink: Uplink{

@@ -36,7 +36,7 @@ type broker struct {
 func startBroker(t *testing.T) *broker {
 	t.Helper()
 	if _, err := exec.LookPath("mosquitto"); err != nil {
-		t.Skip("mosquitto is not installed: apt-get install mosquitto")
+		t.Fatal("mosquitto is not installed: apt-get install mosquitto")
 	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
