@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"testing"
@@ -120,8 +121,8 @@ func TestPromise4OrderPerSourceAndLane(t *testing.T) {
 	b := newBench(t, lab.SiteOptions{Flush: 20 * time.Millisecond, Extra: `
 [[alarm]]
 device = "lab-00-*"
-name = "humidity"
-above = 41
+name = "linkquality"
+above = 115
 `})
 	b.start()
 	load := b.load(8000, 0)
@@ -221,10 +222,10 @@ equals = true
 		b.tally.Add(r)
 	}
 	t.Run("drop-oldest", func(t *testing.T) {
-		b := newBench(t, lab.SiteOptions{Quota: "2MB", Policy: "drop-oldest", Extra: alarms})
+		b := newBench(t, lab.SiteOptions{Quota: "1200KB", Policy: "drop-oldest", Extra: alarms})
 		b.must(b.site.StartGateway(b.ctx))
 		b.must(lab.StartLoad(b.ctx, lab.LoadOptions{Address: b.site.Broker(), Feeds: []lab.Feed{ring}, Window: 1, Messages: 1}).Wait(b.ctx))
-		load := b.publish(60_000)
+		load := b.publish(120_000)
 		status, err := b.site.Status(b.ctx)
 		b.must(err)
 		if status.Store.UsedBytes > status.Store.QuotaBytes {
@@ -256,10 +257,12 @@ equals = true
 		}
 	})
 	t.Run("reject", func(t *testing.T) {
-		b := newBench(t, lab.SiteOptions{Quota: "2MB", Policy: "reject", Extra: alarms})
+		b := newBench(t, lab.SiteOptions{Quota: "1200KB", Policy: "reject", Extra: alarms})
 		b.must(b.site.StartGateway(b.ctx))
-		load := b.load(0, 60_000)
-		b.must(b.site.AwaitStatus(b.ctx, "messages are refused", func(s admin.Status) bool { return s.Ingest.Refused > 0 }))
+		load := b.load(0, 120_000)
+		ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+		defer cancel()
+		b.must(b.site.AwaitStatus(ctx, "messages are refused", func(s admin.Status) bool { return s.Ingest.Refused > 0 }))
 		b.must(b.site.StartCollector(b.ctx))
 		b.must(load.Wait(b.ctx))
 		b.check(load)

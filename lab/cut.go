@@ -2,9 +2,11 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -14,24 +16,42 @@ import (
 // restored.
 type Cut struct {
 	target   string
+	rate     int // bytes/s in each direction of a connection; 0 for no limit
 	listener net.Listener
 	wg       sync.WaitGroup
 
 	mu     sync.Mutex    // guards the fields below
 	open   chan struct{} // closed while the link carries
 	carry  bool
-	rate   int // bytes/s in each direction of a connection; 0 for no limit
 	conns  map[net.Conn]struct{}
 	closed bool
 }
 
-// NewCut listens on a port of its own and forwards to target.
-func NewCut(target string) (*Cut, error) {
-	l, err := net.Listen("tcp", FreeAddress("127.0.0.1"))
+// slowBuffer is how many bytes a slow link holds on each side, about.
+const slowBuffer = 8 << 10
+
+// NewCut listens on a port of its own and forwards to target, at rate bytes/s
+// in each direction of a connection, or as fast as it can if rate is 0.
+func NewCut(target string, rate int) (*Cut, error) {
+	config := net.ListenConfig{}
+	if rate > 0 {
+		// A link that took in much more than it carries would hide how slow it
+		// is. The buffer must be small before a connection comes to be.
+		config.Control = func(_, _ string, c syscall.RawConn) (err error) {
+			control := c.Control(func(fd uintptr) {
+				err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, slowBuffer)
+			})
+			return errors.Join(control, err)
+		}
+	}
+	l, err := config.Listen(context.Background(), "tcp", FreeAddress("127.0.0.1"))
 	if err != nil {
 		return nil, fmt.Errorf("make a link to %s: %w", target, err)
 	}
-	c := &Cut{target: target, listener: l, open: make(chan struct{}), carry: true, conns: make(map[net.Conn]struct{})}
+	c := &Cut{
+		target: target, rate: rate, listener: l,
+		open: make(chan struct{}), carry: true, conns: make(map[net.Conn]struct{}),
+	}
 	close(c.open)
 	c.wg.Go(c.accept)
 	return c, nil
@@ -57,13 +77,6 @@ func (c *Cut) Restore() {
 		c.carry = true
 		close(c.open)
 	}
-}
-
-// Limit sets the link's speed for connections made from now on.
-func (c *Cut) Limit(bytesPerSecond int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rate = bytesPerSecond
 }
 
 // Close takes the link down and resets what runs over it.
@@ -98,8 +111,7 @@ func (c *Cut) accept() {
 // join connects an accepted connection onwards and carries both directions.
 func (c *Cut) join(near net.Conn) {
 	defer c.drop(near)
-	rate, ok := c.wait()
-	if !ok {
+	if !c.wait() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -109,31 +121,29 @@ func (c *Cut) join(near net.Conn) {
 		return
 	}
 	defer c.drop(far)
-	if rate > 0 {
-		// Small buffers, so that a slow link is seen where it begins.
-		near.(*net.TCPConn).SetReadBuffer(16 << 10)
-		far.(*net.TCPConn).SetWriteBuffer(16 << 10)
+	if c.rate > 0 {
+		far.(*net.TCPConn).SetWriteBuffer(slowBuffer)
 	}
 	var both sync.WaitGroup
-	both.Go(func() { c.carryBytes(far, near, rate) })
-	both.Go(func() { c.carryBytes(near, far, rate) })
+	both.Go(func() { c.carryBytes(far, near) })
+	both.Go(func() { c.carryBytes(near, far) })
 	both.Wait()
 }
 
 // carryBytes copies from one side to the other while the link carries. The end
 // of one side ends both, but only once the link carries it.
-func (c *Cut) carryBytes(dst, src net.Conn, rate int) {
+func (c *Cut) carryBytes(dst, src net.Conn) {
 	buf := make([]byte, 16<<10)
-	if rate > 0 {
-		buf = buf[:4<<10]
+	if c.rate > 0 {
+		buf = buf[:slowBuffer/4]
 	}
 	for {
 		n, err := src.Read(buf)
-		if _, ok := c.wait(); !ok {
+		if !c.wait() {
 			return
 		}
-		if rate > 0 && n > 0 {
-			pause(context.Background(), time.Duration(n)*time.Second/time.Duration(rate))
+		if c.rate > 0 && n > 0 {
+			pause(context.Background(), time.Duration(n)*time.Second/time.Duration(c.rate))
 		}
 		if _, writeErr := dst.Write(buf[:n]); err == nil {
 			err = writeErr
@@ -147,14 +157,13 @@ func (c *Cut) carryBytes(dst, src net.Conn, rate int) {
 }
 
 // wait blocks while the link is silent; false when it was closed.
-func (c *Cut) wait() (rate int, ok bool) {
+func (c *Cut) wait() bool {
 	for {
 		c.mu.Lock()
-		open, carry := c.open, c.carry
-		rate, ok = c.rate, !c.closed
+		open, carry, closed := c.open, c.carry, c.closed
 		c.mu.Unlock()
-		if carry || !ok {
-			return rate, ok
+		if carry || closed {
+			return !closed
 		}
 		<-open
 	}

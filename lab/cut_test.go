@@ -26,7 +26,7 @@ func TestCutFallsSilentAndCarriesOn(t *testing.T) {
 			}()
 		}
 	}()
-	cut, err := NewCut(l.Addr().String())
+	cut, err := NewCut(l.Addr().String(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,6 @@ const (
 	mqttPuback     = 0x40
 	mqttSubscribe  = 0x82
 	mqttSuback     = 0x90
-	mqttPingreq    = 0xc0
-	mqttPingresp   = 0xd0
 	mqttDisconnect = 0xe0
 
 	mqttDup = 0x08
@@ -62,7 +60,9 @@ func (m *mqttConn) greet(client string, clean bool) error {
 	if clean {
 		flags = 0x02
 	}
-	body := append([]byte{0, 4, 'M', 'Q', 'T', 'T', 4, flags, 0, 0}, 0, 0)
+	// The keepalive is longer than any experiment's silence.
+	const keepalive = 3600 // seconds
+	body := []byte{0, 4, 'M', 'Q', 'T', 'T', 4, flags, keepalive >> 8, keepalive & 0xff, 0, 0}
 	binary.BigEndian.PutUint16(body[len(body)-2:], uint16(len(client)))
 	body = append(body, client...)
 	// A gateway that has just been started may be slow to answer, one that is

@@ -180,14 +180,19 @@ type Counter struct {
 	seen     uint64
 }
 
-// Follow starts a counter at the present end of the stream.
-func (o *Oracle) Follow(ctx context.Context) (*Counter, error) {
+// Follow starts a counter at the present end of the stream. It counts the
+// readings of one lane, or of all if lane is empty.
+func (o *Oracle) Follow(ctx context.Context, lane string) (*Counter, error) {
 	nc, stream, err := o.open(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if lane == "" {
+		lane = "*"
+	}
 	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true,
+		FilterSubjects: []string{"sluice.v1.*." + lane + ".*"},
 	})
 	if err == nil {
 		var messages jetstream.MessagesContext

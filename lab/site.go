@@ -25,6 +25,7 @@ type SiteOptions struct {
 	GatewayData    string        // gateway.data_dir, if it is to be on another file system
 	Extra          string        // TOML added to the gateway's configuration
 	Cut            bool          // put a Cut between gateway and collector
+	Speed          int           // of the Cut, in bytes/s
 	Far            *Namespace    // where the collector runs; nil for here
 }
 
@@ -73,7 +74,7 @@ func NewSite(ctx context.Context, o SiteOptions) (*Site, error) {
 	}
 	s.uplink = net.JoinHostPort(far, port)
 	if o.Cut {
-		if s.Cut, err = NewCut(s.uplink); err != nil {
+		if s.Cut, err = NewCut(s.uplink, o.Speed); err != nil {
 			return nil, err
 		}
 	}
@@ -191,7 +192,8 @@ func (s *Site) StartCollector(ctx context.Context) error {
 	}
 	s.Collector = p
 	return p.Await(ctx, func(ctx context.Context) error {
-		for _, address := range []string{s.uplink, s.o.Output} {
+		// The status page is opened last; a look at it leaves no trace.
+		for _, address := range []string{s.metrics, s.o.Output} {
 			c, err := s.o.Far.DialContext(ctx, "tcp", address)
 			if err != nil {
 				return err

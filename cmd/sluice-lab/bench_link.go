@@ -67,7 +67,7 @@ func (b *benchmark) linkRounds(ctx context.Context, far *lab.Namespace, office l
 	if err := site.Start(ctx); err != nil {
 		return err
 	}
-	counter, err := site.Oracle().Follow(ctx)
+	counter, err := site.Oracle().Follow(ctx, "")
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (b *benchmark) throughput(ctx context.Context) error {
 		return err
 	}
 	oracle := site.Oracle()
-	counter, err := oracle.Follow(ctx)
+	counter, err := oracle.Follow(ctx, "")
 	if err != nil {
 		return err
 	}
