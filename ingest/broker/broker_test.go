@@ -330,6 +330,32 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
+// A sink node's batch is recognised by what it says, however it is sent: a new
+// message with the same batch is stored once.
+func TestBatchKeepsItsReceipt(t *testing.T) {
+	sink := newGroupSink(t, 0)
+	receipt := reading.Receipt{Sender: "push:node", ID: 7, Keep: 256, Repeat: true}
+	b := start(t, Options{Sink: sink, Decoder: receiptDecoder{receipt}})
+	c := dial(t, b, 4, "sensor")
+	for id := uint16(1); id <= 2; id++ {
+		c.send(publish(id, 1, "sink/node/batch", "a"))
+		c.expect(packets.Puback, id)
+	}
+	sink.awaitValues(t, "a")
+	if got := sink.batches[0].Receipt; got != receipt || sink.duplicates != 1 {
+		t.Errorf("got %+v and %d duplicates, want %+v and 1", got, sink.duplicates, receipt)
+	}
+}
+
+// receiptDecoder gives every batch the same receipt.
+type receiptDecoder struct{ receipt reading.Receipt }
+
+func (d receiptDecoder) Decode(m ingest.Message) (reading.Batch, error) {
+	b, err := textDecoder{}.Decode(m)
+	b.Receipt = d.receipt
+	return b, err
+}
+
 func TestReceiptIDIsFNV1a(t *testing.T) {
 	h := fnv.New64a()
 	h.Write([]byte("\x34\x12a/b\x0021.5"))

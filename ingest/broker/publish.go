@@ -166,11 +166,13 @@ func (b *Broker) ingest(c *conn, in inbound, pk *packets.Packet) bool {
 		s.settle(packets.CodeSuccess)
 		return deliver
 	}
-	batch.Receipt = reading.Receipt{
-		Sender: c.sender,
-		ID:     receiptID(in.id, pk.TopicName, pk.Payload),
-		Keep:   receiptsKept,
-		Repeat: repeat,
+	if batch.Receipt.Sender == "" { // a sink node's batch may have its own
+		batch.Receipt = reading.Receipt{
+			Sender: c.sender,
+			ID:     receiptID(in.id, pk.TopicName, pk.Payload),
+			Keep:   receiptsKept,
+			Repeat: repeat,
+		}
 	}
 	b.counters.readings.Add(uint64(len(batch.Readings)))
 	if err := b.options.Sink.Append(c.ctx, batch, s.done); err != nil {
