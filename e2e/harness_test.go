@@ -201,8 +201,8 @@ func (b *bench) killCollector() {
 	b.site.Collector = nil
 }
 
-// settle waits until the gateway has nothing left to deliver, and reads the
-// whole output.
+// settle waits until the gateway says that it has nothing left to deliver, and
+// reads the output that far.
 func (b *bench) settle(each func(lab.Record)) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 90*time.Second)
@@ -211,19 +211,30 @@ func (b *bench) settle(each func(lab.Record)) {
 	b.must(b.oracle.Await(ctx, each, func() bool { return true }))
 }
 
-// check ends a load and has the oracle compare what was acknowledged with what
-// arrived.
+// check ends a load, waits until what was acknowledged has arrived, stops the
+// gateway so that nothing can follow, and has the oracle compare.
 func (b *bench) check(load *lab.Load) lab.Result {
+	b.Helper()
+	return b.checkEach(load, b.tally.Add)
+}
+
+// checkEach is check for a test that looks at the records itself, too; each
+// must hand them to the tally.
+func (b *bench) checkEach(load *lab.Load, each func(lab.Record)) lab.Result {
 	b.Helper()
 	load.Stop()
 	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
 	defer cancel()
 	b.must(load.Wait(ctx))
-	b.settle(b.tally.Add)
+	arrived := b.oracle.Await(ctx, each, func() bool { return b.tally.Compare(load).Lost == 0 })
+	ending, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	defer cancel()
+	b.must(b.site.StopGateway(ending))
+	b.must(b.oracle.Await(ending, each, func() bool { return true }))
 	verdict := b.tally.Compare(load)
 	b.Logf("%s; the publishers reconnected %d times", verdict, load.Reconnects())
 	if !verdict.OK() {
-		b.Errorf("a promise is broken: %s", verdict)
+		b.Errorf("a promise is broken: %s (%v)", verdict, arrived)
 	}
 	if verdict.Acked == 0 {
 		b.Error("nothing was acknowledged, so nothing was tested")

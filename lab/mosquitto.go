@@ -21,7 +21,7 @@ type MosquittoOptions struct {
 	Address string // numeric
 	Bridge  string // address of a broker to pass everything on to; may be empty
 	Keys    *Keys  // nil for no TLS; else certificates of both ends are asked for
-	// Persistent keeps sessions over a restart.
+	// Persistent keeps sessions over an orderly restart.
 	Persistent bool
 	Namespace  *Namespace
 }
@@ -49,7 +49,7 @@ func StartMosquitto(ctx context.Context, o MosquittoOptions) (*Process, error) {
 		line("cafile %s\ncertfile %s\nkeyfile %s\nrequire_certificate true", k.CA, k.Cert, k.Key)
 	}
 	if o.Persistent {
-		line("persistence true\npersistence_location %s/\nautosave_interval 1\nautosave_on_changes true", o.Dir)
+		line("persistence true\npersistence_location %s/", o.Dir)
 		line("persistence_file %s.db", o.Name)
 	}
 	if o.Bridge != "" {

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -242,20 +243,27 @@ func (s *Site) Start(ctx context.Context) error {
 	return s.StartGateway(ctx)
 }
 
-// Stop ends the gateway, then the collector, as an orderly shutdown would. The
-// error says when one of them did not end cleanly.
-func (s *Site) Stop(ctx context.Context) error {
-	var first error
-	for _, p := range []*Process{s.Gateway, s.Collector} {
-		if p == nil {
-			continue
-		}
-		if err := p.Stop(ctx); err != nil && first == nil {
-			first = err
-		}
+// StopGateway ends the gateway as an orderly shutdown would. The error says when
+// it did not end cleanly.
+func (s *Site) StopGateway(ctx context.Context) error {
+	if s.Gateway == nil {
+		return nil
 	}
-	s.Gateway, s.Collector = nil, nil
-	return first
+	err := s.Gateway.Stop(ctx)
+	s.Gateway = nil
+	return err
+}
+
+// Stop ends the gateway, then the collector. The error says when one of them
+// did not end cleanly.
+func (s *Site) Stop(ctx context.Context) error {
+	err := s.StopGateway(ctx)
+	if s.Collector == nil {
+		return err
+	}
+	err = errors.Join(err, s.Collector.Stop(ctx))
+	s.Collector = nil
+	return err
 }
 
 // Close kills what still runs and takes the link down.

@@ -69,15 +69,13 @@ func demo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return lost == 0
 	})
-	// What comes twice comes after the first copy: the gateway must have
-	// nothing left to send.
-	if awaited == nil {
-		if err := site.AwaitEmpty(ctx); err != nil {
-			return err
-		}
-		if err := oracle.Advance(ctx, ledger.Add); err != nil {
-			return err
-		}
+	// What comes twice comes after the first copy: nothing can follow once the
+	// gateway has ended.
+	if err := site.StopGateway(ctx); err != nil {
+		return err
+	}
+	if err := oracle.Advance(ctx, ledger.Add); err != nil {
+		return err
 	}
 	if err := site.Stop(ctx); err != nil {
 		return err
