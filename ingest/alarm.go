@@ -1,10 +1,6 @@
 package ingest
 
-import (
-	"fmt"
-
-	"sluice/reading"
-)
+import "sluice/reading"
 
 // AlarmRule says which readings are urgent. A rule with none of Above, Below
 // and Equals makes every reading of its devices and names an alarm; with
@@ -25,7 +21,9 @@ type alarm struct {
 	equalsNumber *decimal
 }
 
-func newAlarm(r AlarmRule) (alarm, error) {
+// newAlarm makes r ready. It tells fault what is wrong with it; then the alarm is
+// not to be used.
+func newAlarm(r AlarmRule, fault func(field, format string, args ...any)) alarm {
 	a := alarm{device: r.Device, name: r.Name, equals: r.Equals}
 	for _, f := range []struct {
 		name, literal string
@@ -35,7 +33,8 @@ func newAlarm(r AlarmRule) (alarm, error) {
 			continue
 		}
 		if !reading.IsNumber(f.literal) {
-			return alarm{}, fmt.Errorf("%s %q is not a number: write it as 23.5", f.name, f.literal)
+			fault(f.name, "%q is not a number: write it as 23.5", f.literal)
+			continue
 		}
 		d := parseDecimal(f.literal)
 		*f.to = &d
@@ -44,7 +43,7 @@ func newAlarm(r AlarmRule) (alarm, error) {
 		d := parseDecimal(r.Equals)
 		a.equalsNumber = &d
 	}
-	return a, nil
+	return a
 }
 
 // matches reports whether r is what the rule calls urgent. A number that is

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -46,76 +47,107 @@ type DecoderOptions struct {
 // field (field.go); then device, names and time are settled and the readings
 // made in one slice.
 type Decoder struct {
-	rules    []*rule
-	fallback *rule
-	alarms   []alarm
-	payload  int // limit in bytes
-	batches  func(string, []byte, reading.Time) (reading.Batch, error)
-	zone     *time.Location
-
-	routes  routes
+	rules   atomic.Pointer[ruleSet]
 	strings interned
 	walkers sync.Pool
 	count   counters
 	state   stateKeeper
 }
 
-// NewDecoder returns a decoder, or an error that lists every wrong rule.
+// ruleSet is DecoderOptions made ready, and the routes found by it. But for
+// those it never changes: other rules are another set.
+type ruleSet struct {
+	rules    []*rule
+	fallback *rule
+	alarms   []alarm
+	payload  int // limit in bytes
+	batches  func(string, []byte, reading.Time) (reading.Batch, error)
+	zone     *time.Location
+	routes   routes
+}
+
+// RuleError is returned for each thing that is wrong with a rule.
+type RuleError struct {
+	List    string // "rule", "alarm" or "zigbee2mqtt.base_topics"
+	N       int    // which of the list, counted from 1
+	Field   string // "topic", "time_unit"; empty if the list holds no fields
+	Problem string // with its remedy
+}
+
+func (e *RuleError) Error() string {
+	field := e.Field
+	if field != "" {
+		field += " "
+	}
+	return fmt.Sprintf("%s %d: %s%s", e.List, e.N, field, e.Problem)
+}
+
+// NewDecoder returns a decoder, or an error that joins a *RuleError for each
+// fault.
 func NewDecoder(o DecoderOptions) (*Decoder, error) {
-	d := &Decoder{payload: o.MaxPayload, batches: o.Batches, zone: o.Zone}
-	if d.payload == 0 {
-		d.payload = DefaultMaxPayload
-	}
-	if d.zone == nil {
-		d.zone = time.Local
-	}
-	if o.Zigbee2MQTT == nil {
-		o.Zigbee2MQTT = []string{"zigbee2mqtt"}
-	}
+	d := &Decoder{}
 	d.walkers.New = func() any { return new(walker) }
-	d.routes.byTopic = make(map[string]*route)
-	d.routes.tables = make(map[tableKey]*table)
 	d.strings.known = make(map[string]string)
 	d.count.rawByReason = make(map[string]uint64)
 	d.count.rawByTopic = make(map[string]uint64)
 	d.state.devices = make(map[string]Device)
 	d.state.bridges = make(map[string]Bridge)
+	if err := d.SetRules(o); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// SetRules makes all that is decoded from now on obey o. Counters and states go
+// on. If o cannot be used, the error is as NewDecoder's and nothing changes.
+func (d *Decoder) SetRules(o DecoderOptions) error {
+	s, err := newRuleSet(o)
+	if err == nil {
+		d.rules.Store(s)
+	}
+	return err
+}
+
+func newRuleSet(o DecoderOptions) (*ruleSet, error) {
+	s := &ruleSet{payload: o.MaxPayload, batches: o.Batches, zone: o.Zone}
+	if s.payload == 0 {
+		s.payload = DefaultMaxPayload
+	}
+	if s.zone == nil {
+		s.zone = time.Local
+	}
+	if o.Zigbee2MQTT == nil {
+		o.Zigbee2MQTT = []string{"zigbee2mqtt"}
+	}
+	s.routes.byTopic = make(map[string]*route)
+	s.routes.tables = make(map[tableKey]*table)
 
 	var faults []error
-	add := func(what string, rs []Rule) {
-		for i, r := range rs {
-			c, err := newRule(r)
-			if err != nil {
-				faults = append(faults, fmt.Errorf("%s %d (topic %q): %w", what, i+1, r.Topic, err))
-				continue
-			}
-			d.rules = append(d.rules, c)
+	faultsOf := func(list string, n int) func(field, format string, args ...any) {
+		return func(field, format string, args ...any) {
+			faults = append(faults, &RuleError{list, n, field, fmt.Sprintf(format, args...)})
 		}
 	}
-	add("rule", o.Rules)
+	for i, r := range o.Rules {
+		s.rules = append(s.rules, newRule(r, faultsOf("rule", i+1)))
+	}
 	for i, a := range o.Alarms {
-		c, err := newAlarm(a)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("alarm %d: %w", i+1, err))
-			continue
-		}
-		d.alarms = append(d.alarms, c)
+		s.alarms = append(s.alarms, newAlarm(a, faultsOf("alarm", i+1)))
 	}
 	for i, base := range o.Zigbee2MQTT {
 		if base == "" || strings.ContainsAny(base, "+#\x00") || strings.HasSuffix(base, "/") {
-			faults = append(faults, fmt.Errorf(
-				"zigbee2mqtt base topic %d (%q): give it without wildcards and without \"/\" at its end", i+1, base))
+			faultsOf("zigbee2mqtt.base_topics", i+1)("",
+				"%q is not a base topic: write it without wildcards and without \"/\" at its end", base)
 		}
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	add("built-in rule", builtIn(o.Zigbee2MQTT))
-	var err error
-	if d.fallback, err = newRule(Rule{Topic: "#"}); err != nil {
-		faults = append(faults, err)
+	for i, r := range builtIn(o.Zigbee2MQTT) {
+		s.rules = append(s.rules, newRule(r, faultsOf("built-in rule", i+1)))
 	}
-	return d, errors.Join(faults...)
+	s.fallback = newRule(Rule{Topic: "#"}, faultsOf("last rule", 1))
+	return s, errors.Join(faults...)
 }
 
 // Decode turns a message into a batch. A batch without readings says that there
@@ -125,7 +157,7 @@ func NewDecoder(o DecoderOptions) (*Decoder, error) {
 // cannot be used.
 func (d *Decoder) Decode(m Message) (reading.Batch, error) {
 	d.count.messages.Add(1)
-	r := d.route(m.Topic)
+	r := d.rules.Load().route(m.Topic)
 	d.count.byFormat[r.rule.Format.index()].Add(1)
 	switch r.action {
 	case actIgnore:
@@ -153,7 +185,7 @@ func (d *Decoder) Decode(m Message) (reading.Batch, error) {
 // Raw keeps a message's payload as it came, as one reading whose name is the
 // reason, in one word, why it could not be read.
 func (d *Decoder) Raw(m Message, reason string) reading.Batch {
-	return d.raw(d.route(m.Topic), m, reason)
+	return d.raw(d.rules.Load().route(m.Topic), m, reason)
 }
 
 // Stats returns the counters.
@@ -164,28 +196,28 @@ func (d *Decoder) State() State { return d.state.snapshot() }
 
 // sinkBatch decodes what a sink node pushed.
 func (d *Decoder) sinkBatch(r *route, m Message) (reading.Batch, error) {
-	if d.batches == nil {
+	if r.set.batches == nil {
 		d.count.refused.Add(1)
 		return reading.Batch{}, fmt.Errorf("batch of node %q: this gateway takes none", r.object)
 	}
-	if len(m.Payload) > d.payload {
+	if len(m.Payload) > r.set.payload {
 		d.count.refused.Add(1)
 		return reading.Batch{}, fmt.Errorf("batch of node %q: %d bytes are more than the limit of %d: split it",
-			r.object, len(m.Payload), d.payload)
+			r.object, len(m.Payload), r.set.payload)
 	}
-	b, err := d.batches(r.object, m.Payload, m.At)
+	b, err := r.set.batches(r.object, m.Payload, m.At)
 	if err != nil {
 		d.count.refused.Add(1)
 		return reading.Batch{}, fmt.Errorf("batch of node %q: %w", r.object, err)
 	}
-	d.finish(&b, m)
+	d.finish(r.set, &b, m.Retained)
 	return b, nil
 }
 
 // decode reads a payload that holds values.
 func (d *Decoder) decode(r *route, m Message) reading.Batch {
 	format := r.rule.Format
-	if len(m.Payload) > d.payload {
+	if len(m.Payload) > r.set.payload {
 		return d.raw(r, m, "size")
 	}
 	if format == FormatRaw {
@@ -212,7 +244,7 @@ func (d *Decoder) decode(r *route, m Message) reading.Batch {
 		return d.raw(r, m, reason)
 	}
 	b := reading.Batch{Lane: reading.Live, Readings: d.readings(w, r, m)}
-	d.finish(&b, m)
+	d.finish(r.set, &b, m.Retained)
 	return b
 }
 
@@ -245,7 +277,7 @@ func (d *Decoder) single(r *route, m Message, v reading.Value) reading.Batch {
 	f := r.scalar
 	b := reading.Batch{Lane: reading.Live, Readings: []reading.Reading{
 		{Device: r.scalarDevice, Name: f.name, Unit: f.unitOf(v), Value: v, Time: m.At, Flags: f.flags(v)}}}
-	d.finish(&b, m)
+	d.finish(r.set, &b, m.Retained)
 	return b
 }
 
@@ -259,17 +291,25 @@ func (d *Decoder) raw(r *route, m Message, reason string) reading.Batch {
 	}
 	b := reading.Batch{Lane: reading.Live, Readings: []reading.Reading{
 		{Device: r.object, Name: reason, Value: reading.Bytes(kept), Time: m.At, Flags: reading.FlagRaw}}}
-	d.finish(&b, m)
+	d.finish(r.set, &b, m.Retained)
 	return b
 }
 
+// Pushed counts a batch that came by another way than a message, as if it had
+// been one, and puts alarms into their lane.
+func (d *Decoder) Pushed(b *reading.Batch) {
+	d.count.messages.Add(1)
+	d.count.byFormat[FormatSenML.index()].Add(1)
+	d.finish(d.rules.Load(), b, false)
+}
+
 // finish marks and counts a batch's readings and puts alarms into their lane.
-func (d *Decoder) finish(b *reading.Batch, m Message) {
+func (d *Decoder) finish(s *ruleSet, b *reading.Batch, retained bool) {
 	var nulls, invalid uint64
 	urgent := false
 	for i := range b.Readings {
 		r := &b.Readings[i]
-		if m.Retained {
+		if retained {
 			r.Flags |= reading.FlagRetained
 		}
 		if r.Value.Kind() == reading.KindNull {
@@ -278,8 +318,8 @@ func (d *Decoder) finish(b *reading.Batch, m Message) {
 		if r.Flags&reading.FlagInvalid != 0 {
 			invalid++
 		}
-		for j := range d.alarms {
-			if urgent = urgent || d.alarms[j].matches(r); urgent {
+		for j := range s.alarms {
+			if urgent = urgent || s.alarms[j].matches(r); urgent {
 				break
 			}
 		}

@@ -412,12 +412,49 @@ func TestWrongRules(t *testing.T) {
 	if err == nil {
 		t.Fatal("got no error")
 	}
-	for _, want := range []string{`rule 1 (topic "a/#/b")`, `format "xml" is unknown`, `"{" without "}"`, `time unit "min"`,
+	for _, want := range []string{`rule 1: topic "a/#/b" has`, `rule 1: format "xml" is unknown`, `"{" without "}"`, `time_unit "min"`,
 		`rule 3`, `"+" next to`, `"{}" is empty`, `level 0`, `"1,5"`, `rule 4`, `asks for level 3`, `rule 5`, `is empty`,
-		`alarm 1: above "hot"`, `zigbee2mqtt base topic 1`} {
+		`alarm 1: above "hot"`, `alarm 1: below "0x1"`, `zigbee2mqtt.base_topics 1: "z/#"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error lacks %q:\n%v", want, err)
 		}
+	}
+}
+
+// What devices and counters said before a change of rules holds after it, and a
+// topic that was met before obeys the new ones.
+func TestSetRules(t *testing.T) {
+	d := newDecoder(t, DecoderOptions{})
+	decode(t, d, "zigbee2mqtt/lamp/availability", "offline")
+	if got := show(decode(t, d, "a/b", `{"smoke":true}`).Readings); got[0] != "a/b smoke=true" {
+		t.Fatalf("got %v", got)
+	}
+	if err := d.SetRules(DecoderOptions{Rules: []Rule{{Topic: "a/#/b"}}}); err == nil {
+		t.Error("a wrong rule was taken")
+	}
+	if b := decode(t, d, "a/b", `{"smoke":true}`); len(b.Readings) != 1 || b.Lane != reading.Live {
+		t.Errorf("after a wrong rule: got %+v, want the old rules", b)
+	}
+	if err := d.SetRules(DecoderOptions{Rules: []Rule{{Topic: "a/+", Device: "{2}"}}, Alarms: []AlarmRule{{Name: "smoke"}}}); err != nil {
+		t.Fatal(err)
+	}
+	b := decode(t, d, "a/b", `{"smoke":true}`)
+	if got := show(b.Readings); got[0] != "b smoke=true" || b.Lane != reading.Alarm {
+		t.Errorf("got %v in lane %v, want the new rules", got, b.Lane)
+	}
+	if s := d.Stats(); s.Messages != 4 || s.Readings != 3 || len(d.State().Devices) != 1 {
+		t.Errorf("got %+v %+v, want all that was counted since the start", s, d.State())
+	}
+}
+
+// A batch that was pushed counts like a message, and alarm rules hold for it.
+func TestPushed(t *testing.T) {
+	d := newDecoder(t, DecoderOptions{Alarms: []AlarmRule{{Name: "smoke"}}})
+	b := reading.Batch{Lane: reading.Backfill, Readings: []reading.Reading{
+		{Device: "n", Name: "x"}, {Device: "n", Name: "smoke", Value: reading.Bool(true)}}}
+	d.Pushed(&b)
+	if s := d.Stats(); b.Lane != reading.Alarm || s.Messages != 1 || s.Readings != 2 || s.Nulls != 1 || s.Alarms != 1 || s.ByFormat[FormatSenML] != 1 {
+		t.Errorf("got lane %v, %+v", b.Lane, s)
 	}
 }
 
@@ -427,10 +464,10 @@ func TestBoundedMemory(t *testing.T) {
 	for i := range 2 * maxRoutes {
 		decode(t, d, fmt.Sprintf("t/%d", i), fmt.Sprintf(`{"id":"d%d","k%d":1}`, i, i%3000))
 	}
-	if n := len(d.routes.byTopic); n > maxRoutes {
+	if n := len(d.rules.Load().routes.byTopic); n > maxRoutes {
 		t.Errorf("%d routes", n)
 	}
-	for _, tab := range d.routes.tables {
+	for _, tab := range d.rules.Load().routes.tables {
 		if n := len(*tab.known.Load()); n > maxFields+MaxValues {
 			t.Errorf("%d fields", n)
 		}

@@ -19,6 +19,7 @@ const (
 
 // route is all that a topic alone decides. It does not change once made.
 type route struct {
+	set    *ruleSet // which it is a part of
 	rule   *rule
 	action action
 	object string // device of an object, of availability, of what is unreadable
@@ -56,36 +57,36 @@ type tableKey struct {
 }
 
 // route returns the topic's route, making it if it is new.
-func (d *Decoder) route(topic string) *route {
-	d.routes.mu.RLock()
-	r := d.routes.byTopic[topic]
-	d.routes.mu.RUnlock()
+func (s *ruleSet) route(topic string) *route {
+	s.routes.mu.RLock()
+	r := s.routes.byTopic[topic]
+	s.routes.mu.RUnlock()
 	if r != nil {
 		return r
 	}
-	r = d.newRoute(topic)
-	d.routes.mu.Lock()
-	defer d.routes.mu.Unlock()
-	if len(d.routes.byTopic) >= maxRoutes || len(d.routes.tables) >= maxTables {
-		clear(d.routes.byTopic)
-		clear(d.routes.tables)
+	r = s.newRoute(topic)
+	s.routes.mu.Lock()
+	defer s.routes.mu.Unlock()
+	if len(s.routes.byTopic) >= maxRoutes || len(s.routes.tables) >= maxTables {
+		clear(s.routes.byTopic)
+		clear(s.routes.tables)
 	}
 	key := tableKey{r.rule, r.name.String()}
-	if r.table = d.routes.tables[key]; r.table == nil {
+	if r.table = s.routes.tables[key]; r.table == nil {
 		r.table = newTable()
-		d.routes.tables[key] = r.table
+		s.routes.tables[key] = r.table
 	}
 	if len(topic) <= maxCached {
-		d.routes.byTopic[strings.Clone(topic)] = r
+		s.routes.byTopic[strings.Clone(topic)] = r
 	}
 	return r
 }
 
-func (d *Decoder) newRoute(topic string) *route {
+func (s *ruleSet) newRoute(topic string) *route {
 	topic = strings.ToValidUTF8(strings.Clone(topic), "\uFFFD")
 	levels := strings.Split(topic, "/")
-	r := &route{rule: d.fallback, object: topic, scalarDevice: topic, scalarName: "value"}
-	for _, c := range d.rules {
+	r := &route{set: s, rule: s.fallback, object: topic, scalarDevice: topic, scalarName: "value"}
+	for _, c := range s.rules {
 		if matches(c.filter, levels) {
 			r.rule = c
 			break

@@ -1,8 +1,6 @@
 package ingest
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"sluice/reading"
@@ -100,19 +98,18 @@ type sentinel struct {
 	number  decimal
 }
 
-// newRule makes r ready, or says everything that is wrong with it.
-func newRule(r Rule) (*rule, error) {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+// newRule makes r ready. It tells fault everything that is wrong with it; then
+// the rule is not to be used.
+func newRule(r Rule, fault func(field, format string, args ...any)) *rule {
 	if r.Format == "" {
 		r.Format = FormatAuto
 	}
 	if r.Format.index() < 0 {
-		fault("format %q is unknown: use one of %s", r.Format, formatList())
+		fault("format", "%q is unknown: use one of %s", r.Format, formatList())
 	}
 	c := &rule{Rule: withDefaults(r), filter: strings.Split(r.Topic, "/")}
 	if err := checkFilter(r.Topic); err != nil {
-		fault("topic %w", err)
+		fault("topic", "%q %v", r.Topic, err)
 	}
 	levels := len(c.filter)
 	if c.filter[levels-1] == "#" {
@@ -120,30 +117,30 @@ func newRule(r Rule) (*rule, error) {
 	}
 	var err error
 	if c.device, err = parseTemplate(r.Device, levels); err != nil {
-		fault("device %w", err)
+		fault("device", "%v", err)
 	}
 	if c.device.has(partField) {
-		fault("device %q uses {field}, which only name can: remove it", r.Device)
+		fault("device", "%q uses {field}, which only name can: remove it", r.Device)
 	}
 	if c.name, err = parseTemplate(r.Name, levels); err != nil {
-		fault("name %w", err)
+		fault("name", "%v", err)
 	}
 	switch r.TimeUnit {
 	case TimeAuto, TimeISO, TimeSeconds, TimeMilliseconds, TimeMicroseconds, TimeNanoseconds:
 	default:
-		fault("time unit %q is unknown: use iso, s, ms, us, ns, or leave it out", r.TimeUnit)
+		fault("time_unit", "%q is unknown: use iso, s, ms, us, ns, or leave it out", r.TimeUnit)
 	}
 	for pattern, literals := range c.Invalid {
 		for _, literal := range literals {
 			if !reading.IsNumber(literal) {
-				fault("invalid value %q of field %q is not a number: write it as -32768", literal, pattern)
+				fault("invalid", "%q of field %q is not a number: write it as -32768", literal, pattern)
 				continue
 			}
 			c.invalid = append(c.invalid, sentinel{pattern, parseDecimal(literal)})
 		}
 	}
 	c.keys = templateKeys(c.device, c.name)
-	return c, errors.Join(faults...)
+	return c
 }
 
 func formatList() string {

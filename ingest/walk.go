@@ -190,7 +190,7 @@ func (d *Decoder) readings(w *walker, r *route, m Message) []reading.Reading {
 		if !f.field.time {
 			continue
 		}
-		ns, ok := deviceTime(f.value, r.rule.TimeUnit, d.zone)
+		ns, ok := deviceTime(f.value, r.rule.TimeUnit, r.set.zone)
 		if ok && plausible(ns, m.At) {
 			at, timed = reading.Time{Wall: ns, Quality: reading.FromDevice}, i
 		} else if f.value.Kind() != reading.KindNull {

@@ -94,16 +94,16 @@ func (d *Decoder) bridgeMessage(r *route, m Message) {
 			d.state.bridge(r.base, m.At, func(b *Bridge) { b.Online = online })
 		}
 	case "devices":
-		if n, ok := countElements(m.Payload, d.payload); ok {
+		if n, ok := countElements(m.Payload, r.set.payload); ok {
 			d.state.bridge(r.base, m.At, func(b *Bridge) { b.Devices = n })
 		}
 	case "info":
-		if version := stringField(m.Payload, "version", d.payload); version != "" {
+		if version := stringField(m.Payload, "version", r.set.payload); version != "" {
 			d.state.bridge(r.base, m.At, func(b *Bridge) { b.Version = version })
 		}
 	case "logging":
-		if level := stringField(m.Payload, "level", d.payload); level == "error" {
-			text := stringField(m.Payload, "message", d.payload)
+		if level := stringField(m.Payload, "level", r.set.payload); level == "error" {
+			text := stringField(m.Payload, "message", r.set.payload)
 			d.state.bridge(r.base, m.At, func(b *Bridge) { b.Errors++; b.LastError = text })
 		}
 	default:
