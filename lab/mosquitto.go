@@ -44,7 +44,6 @@ func StartMosquitto(ctx context.Context, o MosquittoOptions) (*Process, error) {
 	line("listener %s %s", port, host)
 	line("allow_anonymous true")
 	line("max_inflight_messages 0\nmax_queued_messages 0")
-	line("set_tcp_nodelay true")
 	if k := o.Keys; k != nil {
 		line("cafile %s\ncertfile %s\nkeyfile %s\nrequire_certificate true", k.CA, k.Cert, k.Key)
 	}
