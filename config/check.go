@@ -27,6 +27,22 @@ func (c *checker) fault(field, value, problem, remedy string) {
 	c.faults = append(c.faults, Fault{Field: field, Value: value, Problem: problem, Remedy: remedy})
 }
 
+// add adds what somebody else found, except in fields that have a fault already,
+// or have one in them.
+func (c *checker) add(faults Faults) {
+	known := map[string]bool{}
+	for _, f := range c.faults {
+		for field := f.Field; field != ""; field = parent(field) {
+			known[field] = true
+		}
+	}
+	for _, f := range faults {
+		if !known[f.Field] {
+			c.faults = append(c.faults, f)
+		}
+	}
+}
+
 func (c *checker) version(v int) {
 	switch {
 	case v == 0:

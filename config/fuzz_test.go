@@ -19,7 +19,7 @@ func FuzzParseGateway(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		_, err := ParseGateway([]byte(text), "/nowhere")
+		_, err := ParseGateway([]byte(text), "/nowhere", nil)
 		if err == nil {
 			var any map[string]any
 			if err := toml.Unmarshal([]byte(strings.TrimPrefix(text, "\xef\xbb\xbf")), &any); err != nil {

@@ -202,23 +202,27 @@ func hostID() string {
 	return name
 }
 
-// LoadGateway reads, completes and validates the configuration in a file. The
-// error is either Faults or why the file could not be read.
-func LoadGateway(path string) (*Gateway, error) {
+// LoadGateway reads, completes and validates the configuration in a file. check
+// adds faults that this package does not know, by field; it may be nil. The error
+// is either Faults or why the file could not be read.
+func LoadGateway(path string, check func(*Gateway) Faults) (*Gateway, error) {
 	data, dir, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return ParseGateway(data, dir)
+	return ParseGateway(data, dir, check)
 }
 
 // ParseGateway is LoadGateway for the contents of a file; relative paths in it
 // start at dir. Its error is Faults.
-func ParseGateway(data []byte, dir string) (*Gateway, error) {
+func ParseGateway(data []byte, dir string, check func(*Gateway) Faults) (*Gateway, error) {
 	g := DefaultGateway()
 	if fs := load(data, &g, func(c *checker) {
 		g.complete(c, dir)
 		g.check(c)
+		if check != nil {
+			c.add(check(&g))
+		}
 	}); len(fs) > 0 {
 		return nil, fs
 	}

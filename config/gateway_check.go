@@ -174,11 +174,6 @@ func (r *Rule) check(c *checker, field string) {
 	if r.TimeUnit != "" {
 		c.choice(field+".time_unit", r.TimeUnit, "iso", "s", "ms", "us", "ns")
 	}
-	for _, t := range []struct{ key, value string }{{"device", r.Device}, {"name", r.Name}} {
-		if strings.Count(t.value, "{") != strings.Count(t.value, "}") {
-			c.fault(field+"."+t.key, shown(t.value), "has a { without }", "write {2} for the topic's second level, {id} for the payload's field id")
-		}
-	}
 	for name, values := range r.Invalid {
 		for i, v := range values {
 			if !v.decimal() {

@@ -141,7 +141,7 @@ func TestGatewayFaults(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := ParseGateway([]byte(test.text), dir)
+			_, err := ParseGateway([]byte(test.text), dir, nil)
 			fs, ok := err.(Faults)
 			if !ok {
 				t.Fatalf("got %v, want faults", err)
@@ -157,7 +157,7 @@ func TestGatewayFaults(t *testing.T) {
 // TestGatewayExample loads what init-config writes as it is, and again with
 // everything switched on that it only shows.
 func TestGatewayExample(t *testing.T) {
-	if _, err := ParseGateway([]byte(GatewayExample()), t.TempDir()); err != nil {
+	if _, err := ParseGateway([]byte(GatewayExample()), t.TempDir(), nil); err != nil {
 		t.Errorf("as it is: %v", err)
 	}
 	cert, key := selfSigned(t, "gateway-1")
@@ -167,12 +167,28 @@ func TestGatewayExample(t *testing.T) {
 	text := uncommented(GatewayExample())
 	text = strings.Replace(text, "anonymous_network = false", "anonymous_network = true", 1)
 	text = strings.Replace(text, "[push]\nlisten = \"\"", "[push]\nlisten = \"0.0.0.0:8080\"", 1)
-	g, err := ParseGateway([]byte(text), dir)
+	g, err := ParseGateway([]byte(text), dir, nil)
 	if err != nil {
 		t.Fatalf("with everything on: %v", err)
 	}
 	if got, want := g.Push.Nodes[0].Token, "0123456789abcdef"; got != want {
 		t.Errorf("token from its file: got %q, want %q", got, want)
+	}
+}
+
+// TestCheckAddsFaults has somebody else find faults: they get their lines, and
+// only the first fault of a field is told.
+func TestCheckAddsFaults(t *testing.T) {
+	_, err := ParseGateway([]byte("version = 1\n[[rule]]\ntopic = \"a/#/b\"\ninvalid = { p = [\"x\"] }\ndevice = \"{\"\n"), "/", func(*Gateway) Faults {
+		return Faults{{Field: "rule[1].topic", Problem: "is worse"}, {Field: "rule[1].invalid", Problem: "is worse"},
+			{Field: "rule[1].device", Problem: "is wrong"}, {Field: "rule[1].name", Problem: "is wrong"}}
+	})
+	want := "configuration: line 2: rule[1].name: is wrong\n" +
+		"line 3: rule[1].topic = \"a/#/b\": has # before its end; + stands for one whole level, # for all that follow: \"home/+/temperature\", \"home/#\"\n" +
+		"line 4: rule[1].invalid.p[1] = \"x\": is not a decimal number; write the number as the device sends it, without quotes, such as -32768\n" +
+		"line 5: rule[1].device: is wrong"
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }
 
@@ -193,11 +209,11 @@ func uncommented(example string) string {
 // TestGatewayExampleShowsDefaults compares what the example says with what
 // holds without it.
 func TestGatewayExampleShowsDefaults(t *testing.T) {
-	got, err := ParseGateway([]byte(GatewayExample()), "/")
+	got, err := ParseGateway([]byte(GatewayExample()), "/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := ParseGateway([]byte("version = 1\n"), "/")
+	want, err := ParseGateway([]byte("version = 1\n"), "/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,19 +227,19 @@ func TestGatewayExampleShowsDefaults(t *testing.T) {
 func TestGatewayWindowsFile(t *testing.T) {
 	text := "\xef\xbb\xbf" + strings.ReplaceAll("version = 1\n[gateway]\nid = \"gw-1\"\n[store]\nquota = \"1GB\"\n", "\n", "\r\n")
 	dir := writeFiles(t, map[string]string{"sluice.toml.txt": text})
-	g, err := LoadGateway(filepath.Join(dir, "sluice.toml.txt"))
+	g, err := LoadGateway(filepath.Join(dir, "sluice.toml.txt"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if g.Gateway.ID != "gw-1" || g.Store.Quota != 1e9 {
 		t.Errorf("got id %q and quota %v, want gw-1 and 1GB", g.Gateway.ID, g.Store.Quota)
 	}
-	_, err = LoadGateway(filepath.Join(dir, "sluice.toml"))
+	_, err = LoadGateway(filepath.Join(dir, "sluice.toml"), nil)
 	if err == nil || !strings.Contains(err.Error(), "there is a sluice.toml.txt: rename it") {
 		t.Errorf("got %v, want a hint at sluice.toml.txt", err)
 	}
 	bad := strings.ReplaceAll(text, "quota", "qouta")
-	_, err = ParseGateway([]byte(bad), dir)
+	_, err = ParseGateway([]byte(bad), dir, nil)
 	if fs, ok := err.(Faults); !ok || len(fs) != 1 || fs[0].Line != 5 {
 		t.Errorf("got %v, want one fault on line 5", err)
 	}
@@ -235,7 +251,7 @@ func TestGatewayCompletes(t *testing.T) {
 gateway = { id = "gw-1", data_dir = "data" }
 store.commit_interval = "1m"
 store.commit_interval_ = 1
-`), "/etc/sluice")
+`), "/etc/sluice", nil)
 	if err == nil {
 		t.Fatal("unknown dotted key was taken")
 	}
@@ -252,7 +268,7 @@ invalid = { t = [-32768, 6.5e3] }
 [[alarm]]
 name = "smoke"
 equals = true
-`), "/etc/sluice")
+`), "/etc/sluice", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -66,7 +65,7 @@ type ruleSet struct {
 	routes   routes
 }
 
-// RuleError is returned for each thing that is wrong with a rule.
+// RuleError is one thing that is wrong with a rule.
 type RuleError struct {
 	List    string // "rule", "alarm" or "zigbee2mqtt.base_topics"
 	N       int    // which of the list, counted from 1
@@ -74,16 +73,22 @@ type RuleError struct {
 	Problem string // with its remedy
 }
 
-func (e *RuleError) Error() string {
-	field := e.Field
-	if field != "" {
-		field += " "
+// RuleErrors is returned when rules cannot be used: everything that is wrong.
+type RuleErrors []RuleError
+
+func (es RuleErrors) Error() string {
+	lines := make([]string, len(es))
+	for i, e := range es {
+		field := e.Field
+		if field != "" {
+			field += " "
+		}
+		lines[i] = fmt.Sprintf("%s %d: %s%s", e.List, e.N, field, e.Problem)
 	}
-	return fmt.Sprintf("%s %d: %s%s", e.List, e.N, field, e.Problem)
+	return strings.Join(lines, "\n")
 }
 
-// NewDecoder returns a decoder, or an error that joins a *RuleError for each
-// fault.
+// NewDecoder returns a decoder, or RuleErrors.
 func NewDecoder(o DecoderOptions) (*Decoder, error) {
 	d := &Decoder{}
 	d.walkers.New = func() any { return new(walker) }
@@ -99,7 +104,7 @@ func NewDecoder(o DecoderOptions) (*Decoder, error) {
 }
 
 // SetRules makes all that is decoded from now on obey o. Counters and states go
-// on. If o cannot be used, the error is as NewDecoder's and nothing changes.
+// on. If o cannot be used it returns RuleErrors and nothing changes.
 func (d *Decoder) SetRules(o DecoderOptions) error {
 	s, err := newRuleSet(o)
 	if err == nil {
@@ -122,10 +127,10 @@ func newRuleSet(o DecoderOptions) (*ruleSet, error) {
 	s.routes.byTopic = make(map[string]*route)
 	s.routes.tables = make(map[tableKey]*table)
 
-	var faults []error
+	var faults RuleErrors
 	faultsOf := func(list string, n int) func(field, format string, args ...any) {
 		return func(field, format string, args ...any) {
-			faults = append(faults, &RuleError{list, n, field, fmt.Sprintf(format, args...)})
+			faults = append(faults, RuleError{list, n, field, fmt.Sprintf(format, args...)})
 		}
 	}
 	for i, r := range o.Rules {
@@ -140,14 +145,14 @@ func newRuleSet(o DecoderOptions) (*ruleSet, error) {
 				"%q is not a base topic: write it without wildcards and without \"/\" at its end", base)
 		}
 	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
-	}
 	for i, r := range builtIn(o.Zigbee2MQTT) {
 		s.rules = append(s.rules, newRule(r, faultsOf("built-in rule", i+1)))
 	}
 	s.fallback = newRule(Rule{Topic: "#"}, faultsOf("last rule", 1))
-	return s, errors.Join(faults...)
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return s, nil
 }
 
 // Decode turns a message into a batch. A batch without readings says that there

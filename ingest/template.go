@@ -57,7 +57,7 @@ func parseTemplate(s string, levels int) (template, error) {
 			return nil, fmt.Errorf("%q: %w", s, err)
 		}
 		if levels > 0 && p.level > levels {
-			return nil, fmt.Errorf("%q asks for level %d, but the rule's topics have %d", s, p.level, levels)
+			return nil, fmt.Errorf("%q asks for level %d, but the rule's topics have %d: use one of those", s, p.level, levels)
 		}
 		t = append(t, p)
 		rest = rest[end+1:]

@@ -16,11 +16,7 @@ func checkConfig(_ context.Context, args []string, stdout, stderr io.Writer) err
 		return err
 	}
 	file := operands[0]
-	c, err := config.LoadGateway(file)
-	if err == nil {
-		// What rules mean, only their decoder knows.
-		_, err = newDecoder(c)
-	}
+	_, err = load(file)
 	var faults config.Faults
 	switch {
 	case errors.As(err, &faults):

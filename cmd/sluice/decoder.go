@@ -1,7 +1,8 @@
 package main
 
 import (
-	"sync/atomic"
+	"errors"
+	"fmt"
 
 	"sluice/config"
 	"sluice/ingest"
@@ -9,19 +10,31 @@ import (
 	"sluice/reading"
 )
 
-// decoder is the decoder in use; a reload puts another in its place.
-type decoder struct {
-	current atomic.Pointer[ingest.Decoder]
+// load reads a configuration file and checks also what only the decoder knows of
+// rules.
+func load(file string) (*config.Gateway, error) {
+	return config.LoadGateway(file, func(c *config.Gateway) config.Faults {
+		_, err := ingest.NewDecoder(decoderOptions(c))
+		return ruleFaults(err)
+	})
 }
 
-func (d *decoder) Decode(m ingest.Message) (reading.Batch, error) { return d.current.Load().Decode(m) }
-
-func (d *decoder) Raw(m ingest.Message, reason string) reading.Batch {
-	return d.current.Load().Raw(m, reason)
+// ruleFaults says in the configuration's words what the decoder found.
+func ruleFaults(err error) config.Faults {
+	found, _ := errors.AsType[ingest.RuleErrors](err)
+	var faults config.Faults
+	for _, e := range found {
+		field := fmt.Sprintf("%s[%d]", e.List, e.N)
+		if e.Field != "" {
+			field += "." + e.Field
+		}
+		faults = append(faults, config.Fault{Field: field, Problem: e.Problem})
+	}
+	return faults
 }
 
-// newDecoder makes the decoder that a configuration asks for.
-func newDecoder(c *config.Gateway) (*ingest.Decoder, error) {
+// decoderOptions are the decoder's part of a configuration.
+func decoderOptions(c *config.Gateway) ingest.DecoderOptions {
 	o := ingest.DecoderOptions{
 		Zigbee2MQTT: c.Zigbee2MQTT.BaseTopics,
 		MaxPayload:  int(c.Broker.MaxPacket),
@@ -49,10 +62,10 @@ func newDecoder(c *config.Gateway) (*ingest.Decoder, error) {
 	for _, a := range c.Alarms {
 		o.Alarms = append(o.Alarms, ingest.AlarmRule{Device: a.Device, Name: a.Name, Above: a.Above.Text, Below: a.Below.Text, Equals: a.Equals.Text})
 	}
-	return ingest.NewDecoder(o)
+	return o
 }
 
-// decoderSettings differ if newDecoder would make another decoder.
+// decoderSettings differ if decoderOptions do.
 func decoderSettings(c *config.Gateway) string {
 	return settings([]any{c.Rules, c.Alarms, c.Zigbee2MQTT, c.Broker.MaxPacket, c.Push.MaxBody})
 }

@@ -79,14 +79,14 @@ func storeStatus(st *store.Stats, now time.Time) admin.Store {
 }
 
 func (g *gateway) ingestStatus() admin.Ingest {
-	d := g.decoder.current.Load().Stats()
+	d := g.decoder.Stats()
 	in := admin.Ingest{Messages: d.Messages, Readings: d.Readings, Nulls: d.Nulls, Invalid: d.Invalid,
 		RawByTopic: d.RawByTopic, RawByReason: d.RawByReason, Sources: []admin.Source{}}
 	for _, n := range d.RawByReason {
 		in.Raw += n
 	}
 	g.mu.Lock()
-	b, clients, pushing := g.broker, slices.Clone(g.clients), g.pushing
+	b, clients, p := g.broker, slices.Clone(g.clients), g.push
 	g.mu.Unlock()
 	if b != nil {
 		st := b.Stats()
@@ -101,11 +101,9 @@ func (g *gateway) ingestStatus() admin.Ingest {
 		in.Sources = append(in.Sources, admin.Source{Name: "mqtt " + st.Name, Up: st.Connected, Reason: st.LastError, Since: st.Since,
 			Messages: st.Messages, Refused: st.Refused, Dropped: st.Dropped})
 	}
-	if p := &g.pushed; pushing {
-		source := admin.Source{Name: "push", Up: true, Messages: p.batches.Load(), Refused: p.refused.Load()}
-		in.Messages += source.Messages
-		in.Readings += p.readings.Load()
-		in.Sources = append(in.Sources, source)
+	if p != nil {
+		st := p.Stats()
+		in.Sources = append(in.Sources, admin.Source{Name: "push", Up: true, Messages: st.Accepted, Refused: st.Refused})
 	}
 	for _, source := range in.Sources {
 		in.Refused += source.Refused
@@ -116,7 +114,7 @@ func (g *gateway) ingestStatus() admin.Ingest {
 
 func (g *gateway) devices() admin.Devices {
 	var ds admin.Devices
-	state := g.decoder.current.Load().State()
+	state := g.decoder.State()
 	for _, d := range state.Devices {
 		if d.Online {
 			ds.Online++

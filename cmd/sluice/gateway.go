@@ -13,8 +13,10 @@ import (
 
 	"sluice/appliance/clock"
 	"sluice/config"
+	"sluice/ingest"
 	"sluice/ingest/broker"
 	"sluice/ingest/mqtt"
+	"sluice/ingest/push"
 	"sluice/store"
 	"sluice/uplink"
 )
@@ -29,14 +31,13 @@ type gateway struct {
 	started time.Time
 	clock   *clock.Clock
 	store   *store.Store
-	decoder decoder
+	decoder *ingest.Decoder
 	running []running // in the order in which they were started
-	// decoding is what the decoder was made from.
+	// decoding is what the decoder's rules were made from.
 	decoding string
 
 	sender  atomic.Pointer[uplink.Sender] // nil while there is none
 	commits commitWatch
-	pushed  pushCount
 
 	// mu guards what follows, which the status reads: of the parts, what runs.
 	mu      sync.Mutex
@@ -45,7 +46,7 @@ type gateway struct {
 	refused string
 	broker  *broker.Broker
 	clients []*mqtt.Client
-	pushing bool
+	push    *push.Server
 }
 
 // open starts a gateway.
@@ -57,6 +58,9 @@ func open(c *config.Gateway, file string, log *slog.Logger, level *slog.LevelVar
 	g := &gateway{file: file, log: log, level: level, started: time.Now(), clock: clock.New(system, built())}
 	if err := os.MkdirAll(c.Gateway.DataDir, 0o750); err != nil {
 		return nil, fmt.Errorf("data folder: %w; create it for the user of this program, or name another as gateway.data_dir", err)
+	}
+	if g.decoder, err = ingest.NewDecoder(ingest.DecoderOptions{}); err != nil {
+		return nil, err
 	}
 	g.store, err = store.Open(store.Options{
 		Path:           filepath.Join(c.Gateway.DataDir, "store.db"),
@@ -100,11 +104,9 @@ type running struct {
 // does not run.
 func (g *gateway) apply(c *config.Gateway) error {
 	if now := decoderSettings(c); now != g.decoding {
-		d, err := newDecoder(c)
-		if err != nil {
-			return err
+		if err := g.decoder.SetRules(decoderOptions(c)); err != nil {
+			return fmt.Errorf("rules: %w", err)
 		}
-		g.decoder.current.Store(d)
 		g.decoding = now
 	}
 	if err := g.level.UnmarshalText([]byte(c.Log.Level)); err != nil {

@@ -183,6 +183,12 @@ func TestRun(t *testing.T) {
 		t.Errorf("warnings: got %q, want one of the configuration", p.status().Health.Warnings)
 	}
 
+	// So is a rule that only the decoder understands.
+	p.reload("[[rule]]\ntopic = \"a/b\"\nname = \"{3}\"\n", "configuration not taken: rule[1].name: ")
+	if s := p.status(); !strings.Contains(s.Configuration.Refused, "sluice.toml:10: rule[1].name: ") {
+		t.Errorf("refused: got %q, want the line", s.Configuration.Refused)
+	}
+
 	// What needs a restart is refused with the remedy.
 	p.reload("[store]\nquota = \"1GB\"\n", "configuration not taken: store: cannot be changed while the gateway runs; restart the gateway")
 
@@ -193,6 +199,9 @@ func TestRun(t *testing.T) {
 	s = p.status()
 	if got := s.Store.Lanes[0]; got.Readings != 1 {
 		t.Errorf("alarm lane: got %+v, want 1 reading", got)
+	}
+	if s.Ingest.Messages != 2 || s.Ingest.Readings != 3 {
+		t.Errorf("ingest: got %+v, want what came before the reload as well", s.Ingest)
 	}
 	if s.Configuration.Refused != "" {
 		t.Errorf("refused: got %q after a good configuration", s.Configuration.Refused)
@@ -232,6 +241,22 @@ func TestRun(t *testing.T) {
 	if s.Store.Appended != 5 || s.Store.Duplicates != 1 || len(s.Ingest.Sources) != 2 || s.Ingest.Sources[1].Messages != 2 {
 		t.Errorf("after the push: got %+v %+v, want 5 readings and 1 duplicate", s.Store, s.Ingest)
 	}
+	// What is pushed obeys the rules for alarms and is in the same totals.
+	before := s
+	if err := os.WriteFile(pack, []byte(`[{"bn":"barn/","n":"smoke","vb":true},{"n":"dust","v":1}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"push", pack, "--to", "http://" + pushing, "--node", "barn"}, &out, &errs); code != 0 {
+		t.Errorf("push: got %d, %s%s", code, &out, &errs)
+	}
+	s = p.status()
+	if got, want := s.Store.Lanes[0].Readings, before.Store.Lanes[0].Readings+2; got != want {
+		t.Errorf("alarm lane after a push: got %d, want %d", got, want)
+	}
+	if s.Ingest.Messages != before.Ingest.Messages+1 || s.Ingest.Readings != before.Ingest.Readings+2 {
+		t.Errorf("ingest: got %+v after %+v, want a message and 2 readings more", s.Ingest, before.Ingest)
+	}
 	publish(t, sensor, "zigbee2mqtt/kitchen", `{"temperature":21.75}`)
 	if !sensor.IsConnected() {
 		t.Error("the client was disconnected")
@@ -245,7 +270,7 @@ func TestRun(t *testing.T) {
 	// What is on disk is there after a restart, and can be inspected between.
 	file := filepath.Join(dir, "data", "store.db")
 	for _, test := range []struct{ what, want string }{
-		{"check", "the store is whole\n"}, {"stat", "alarm     2 readings"}, {"export", `"temperature"`},
+		{"check", "the store is whole\n"}, {"stat", "alarm     4 readings"}, {"export", `"temperature"`},
 	} {
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), []string{"store", test.what, file}, &out, &errs); code != 0 || !strings.Contains(out.String(), test.want) {
@@ -254,8 +279,8 @@ func TestRun(t *testing.T) {
 	}
 	p = start(t, dir, brokerAddress, alarm)
 	s = p.status()
-	if waiting, _ := s.Store.Backlog(); waiting != 6 {
-		t.Errorf("backlog after a restart: got %d, want 6", waiting)
+	if waiting, _ := s.Store.Backlog(); waiting != 8 {
+		t.Errorf("backlog after a restart: got %d, want 8", waiting)
 	}
 }
 

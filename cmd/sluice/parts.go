@@ -142,7 +142,7 @@ func (g *gateway) startUplink(c *config.Gateway) (func(), error) {
 
 func (g *gateway) startBroker(c *config.Gateway) (func(), error) {
 	o := broker.Options{
-		Sink: sink{g.store}, Decoder: &g.decoder, Now: g.clock.Now,
+		Sink: sink{g.store}, Decoder: g.decoder, Now: g.clock.Now,
 		RetainedFile: filepath.Join(c.Gateway.DataDir, "retained"),
 		MaxPacket:    int(c.Broker.MaxPacket), Logger: g.log,
 	}
@@ -221,7 +221,7 @@ func (g *gateway) startClient(m config.MQTT) (func(), error) {
 	}
 	client, err := mqtt.New(mqtt.Options{
 		Name: m.Name, URL: m.URL, ClientID: m.ClientID, Username: m.Username, Password: m.Password, TLS: secure,
-		Topics: m.Topics, QoS: byte(m.QoS), Sink: sink{g.store}, Decoder: &g.decoder, Now: g.clock.Now, Logger: g.log,
+		Topics: m.Topics, QoS: byte(m.QoS), Sink: sink{g.store}, Decoder: g.decoder, Now: g.clock.Now, Logger: g.log,
 	})
 	if err != nil {
 		return nil, err
@@ -243,7 +243,7 @@ func (g *gateway) startPush(p config.Push) (func(), error) {
 	for _, n := range p.Nodes {
 		tokens[n.Token] = n.Name
 	}
-	handler := push.New(push.Options{Sink: g.pushed.sink(sink{g.store}), Now: g.clock.Now, Tokens: tokens, MaxBody: int64(p.MaxBody), Logger: g.log})
+	handler := push.New(push.Options{Sink: sink{g.store}, Pushed: g.decoder.Pushed, Now: g.clock.Now, Tokens: tokens, MaxBody: int64(p.MaxBody), Logger: g.log})
 	listener, err := net.Listen("tcp", p.Listen)
 	if err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (g *gateway) startPush(p config.Push) (func(), error) {
 		listener = tls.NewListener(listener, secure)
 	}
 	server := &http.Server{
-		Handler:           g.pushed.handler(handler),
+		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       2 * time.Minute, // of a batch over a slow link
 		WriteTimeout:      3 * time.Minute,
@@ -266,7 +266,7 @@ func (g *gateway) startPush(p config.Push) (func(), error) {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}
-	g.setPushing(true)
+	g.setPush(handler)
 	stop := background(g.log, "push", func(ctx context.Context) error {
 		ended := make(chan error, 1)
 		go func() { ended <- server.Serve(listener) }()
@@ -286,14 +286,14 @@ func (g *gateway) startPush(p config.Push) (func(), error) {
 	})
 	return func() {
 		stop()
-		g.setPushing(false)
+		g.setPush(nil)
 	}, nil
 }
 
-func (g *gateway) setPushing(on bool) {
+func (g *gateway) setPush(s *push.Server) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pushing = on
+	g.push = s
 }
 
 func (g *gateway) startAdmin(c *config.Gateway) (func(), error) {

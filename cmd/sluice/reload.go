@@ -11,7 +11,7 @@ import (
 // gateway goes on as it was and says why.
 func (g *gateway) reload() {
 	now := g.config
-	c, err := config.LoadGateway(g.file)
+	c, err := load(g.file)
 	if err == nil {
 		if faults := unchangeable(now, c); len(faults) > 0 {
 			err = faults

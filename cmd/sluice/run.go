@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"sluice/admin"
-	"sluice/config"
 )
 
 const (
@@ -31,7 +30,7 @@ func runGateway(ctx context.Context, args []string, _, stderr io.Writer) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
-	c, err := config.LoadGateway(*file)
+	c, err := load(*file)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"sluice/ingest"
+	"sluice/ingest/push"
 	"sluice/reading"
 )
 
@@ -466,6 +467,35 @@ func TestUnusableBatch(t *testing.T) {
 	await(t, "it is acknowledged", func() bool { return c.Stats().Acked == 1 })
 	if st := c.Stats(); st.Unusable != 1 || !slices.Equal(s.values(), []string{reading.Bytes([]byte("nonsense")).String()}) {
 		t.Errorf("stats %+v, kept %v", st, s.values())
+	}
+}
+
+// A sink node's batch is recognised by what it says: a new message with the same
+// batch is stored once.
+func TestBatchKeepsItsReceipt(t *testing.T) {
+	b, s := newBroker(t), new(sink)
+	decoder, err := ingest.NewDecoder(ingest.DecoderOptions{
+		Batches: func(node string, payload []byte, at reading.Time) (reading.Batch, error) {
+			return push.Decode("", node, payload, at, 1000)
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ := run(t, b, s, func(o *Options) { o.Topics, o.Decoder = []string{"sink/+/batch"}, decoder })
+	subscribed(t, c, 1)
+	dated := `[{"n":"a","v":1,"t":1422886740}]`
+	b.publish("sink/n1/batch", 1, false, dated, dated, `[{"n":"a","v":2}]`)
+	await(t, "they are acknowledged", func() bool { return c.Stats().Acked == 3 })
+	if got, want := s.values(), []string{"1", "2"}; !slices.Equal(got, want) {
+		t.Errorf("kept %v, want %v", got, want)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got, want := s.batches[0].Receipt.Sender, "push:n1"; got != want {
+		t.Errorf("sender: got %q, want %q", got, want)
+	}
+	if got, want := s.batches[1].Receipt.Sender, "mqtt:test"; got != want {
+		t.Errorf("sender of a batch of now: got %q, want %q", got, want)
 	}
 }
 

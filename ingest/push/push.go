@@ -50,8 +50,10 @@ func (e *TooLargeError) Error() string {
 // to more than limit bytes is refused.
 //
 // The batch is Backfill if its newest reading is older than ten minutes, else
-// Live. Its receipt identifies it by its content, so that the same body pushed
-// again is kept once.
+// Live. If every record says when it was measured, the receipt identifies the
+// batch by its content, so that the same body pushed again is kept once. Records
+// of now, or of some time before now, are other readings whenever they come:
+// such a batch has no receipt.
 //
 // Errors are *TooLargeError, *senml.RecordError, senml.ErrTooMany, or wrap
 // ErrEncoding or ErrType.
@@ -68,6 +70,7 @@ func decode(contentType, encoding, node string, body []byte, now reading.Time, l
 		contentType = TypeOf(pack)
 	}
 	o := senml.Options{Device: node, Now: now}
+	o.Now.Quality = reading.Unsynchronised // marks what is of now or counts from it
 	var rs []reading.Reading
 	switch contentType {
 	case senml.JSON, "application/json":
@@ -80,7 +83,32 @@ func decode(contentType, encoding, node string, body []byte, now reading.Time, l
 	if err != nil {
 		return reading.Batch{}, err
 	}
-	return reading.Batch{Lane: laneOf(rs, now), Readings: rs, Receipt: receipt(node, body)}, nil
+	b := reading.Batch{Readings: rs}
+	if b.Lane = laneOf(rs, now); !fromNow(rs, now) {
+		b.Receipt = receipt(node, body)
+	}
+	return b, nil
+}
+
+// fromNow reports whether any reading's time counts from now, and gives those
+// that do the quality that follows from now's.
+func fromNow(rs []reading.Reading, now reading.Time) bool {
+	found := false
+	for i := range rs {
+		t := &rs[i].Time
+		if t.Quality != reading.Unsynchronised {
+			continue
+		}
+		found = true
+		switch {
+		case now.Quality == reading.Unsynchronised:
+		case t.Wall == now.Wall:
+			*t = now
+		default: // the device said how long ago
+			*t = reading.Time{Wall: t.Wall, Quality: reading.FromDevice}
+		}
+	}
+	return found
 }
 
 // TypeOf returns the media type of an uncompressed pack by how it begins, or ""

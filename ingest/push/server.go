@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -37,6 +38,8 @@ const (
 // Options are what a Server works with.
 type Options struct {
 	Sink ingest.Sink
+	// Pushed is told of each batch before the sink is, and may change its lane.
+	Pushed func(*reading.Batch)
 	// Now stamps readings that come without a time.
 	Now func() reading.Time
 	// Tokens are the nodes by their secrets. If there are none, anyone may push
@@ -57,6 +60,19 @@ type Server struct {
 	// nothing about a token.
 	nodes   map[[sha256.Size]byte]string
 	decoder chan struct{} // holds a place for each decoding at work
+
+	accepted, refused atomic.Uint64
+}
+
+// Stats counts requests since the server was made.
+type Stats struct {
+	Accepted uint64 // batches that are on disk
+	Refused  uint64 // requests with any other answer, which their senders know
+}
+
+// Stats returns the counters.
+func (s *Server) Stats() Stats {
+	return Stats{Accepted: s.accepted.Load(), Refused: s.refused.Load()}
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -91,9 +107,11 @@ func refuse(status int, format string, args ...any) *refusal {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refused := s.serve(w, r)
 	if refused == nil {
+		s.accepted.Add(1)
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
+	s.refused.Add(1)
 	s.options.Logger.Debug("push refused", "from", r.RemoteAddr, "status", refused.status, "reason", refused.text)
 	h := w.Header()
 	switch refused.status {
@@ -183,6 +201,7 @@ func (s *Server) store(ctx context.Context, contentType, encoding, node, id stri
 	if id != "" {
 		batch.Receipt = receipt(node, id)
 	}
+	s.options.Pushed(&batch)
 	done := make(chan error, 1)
 	if err := s.options.Sink.Append(ctx, batch, func(err error) { done <- err }); err != nil {
 		return nil, unstored(err)

@@ -41,7 +41,7 @@ func (s *sink) Append(ctx context.Context, b reading.Batch, done func(error)) er
 	if s.seen == nil {
 		s.seen = make(map[reading.Receipt]bool)
 	}
-	if !s.seen[b.Receipt] {
+	if b.Receipt == (reading.Receipt{}) || !s.seen[b.Receipt] {
 		s.seen[b.Receipt] = true
 		s.batches = append(s.batches, b)
 	}
@@ -52,6 +52,7 @@ func (s *sink) Append(ctx context.Context, b reading.Batch, done func(error)) er
 func server(s ingest.Sink, tokens map[string]string) *Server {
 	return New(Options{
 		Sink:    s,
+		Pushed:  func(*reading.Batch) {},
 		Now:     func() reading.Time { return now },
 		Tokens:  tokens,
 		MaxBody: 1000,
@@ -74,7 +75,11 @@ func answer(s *Server, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-const pack = `[{"bn":"kitchen/","n":"temperature","u":"Cel","v":23.50}]`
+// pack is of now, dated says when.
+const (
+	pack  = `[{"bn":"kitchen/","n":"temperature","u":"Cel","v":23.50}]`
+	dated = `[{"bn":"kitchen/","bt":1599999990,"n":"temperature","u":"Cel","v":23.50}]`
+)
 
 func zipped(t testing.TB, b []byte) []byte {
 	t.Helper()
@@ -131,13 +136,12 @@ func TestAccepted(t *testing.T) {
 		if len(b.Readings) != 1 || b.Readings[0] != want || b.Lane != reading.Live {
 			t.Errorf("%s: got %+v", name, b)
 		}
-		if r := b.Receipt; r.Sender != "push:n1" || r.Keep != 256 || !r.Repeat || r.ID == 0 {
-			t.Errorf("%s: receipt %+v", name, r)
-		}
 	}
 }
 
-// The same batch pushed again is stored once, and answered 204 again.
+// The same batch pushed again is stored once, and answered 204 again: what has
+// the same id, or without one the same content, if that says when it was
+// measured. A door that opens again is no repetition.
 func TestRepeat(t *testing.T) {
 	s := &sink{}
 	srv := server(s, nil)
@@ -146,13 +150,19 @@ func TestRepeat(t *testing.T) {
 		body    string
 		want    int // batches in the sink
 	}{
-		{nil, pack, 1},
-		{nil, pack, 1},
-		{nil, pack + " ", 2},
-		{[]string{"Node", "n2"}, pack, 3},
+		{nil, dated, 1},
+		{nil, dated, 1},
+		{nil, dated + " ", 2},
+		{[]string{"Node", "n2"}, dated, 3},
 		{[]string{"Batch-Id", "a"}, pack, 4},
 		{[]string{"Batch-Id", "a"}, pack, 4},
 		{[]string{"Batch-Id", "b"}, pack, 5},
+		{nil, pack, 6},
+		{nil, pack, 7},
+		{nil, `[{"n":"door","vb":true,"t":-5}]`, 8},
+		{nil, `[{"n":"door","vb":true,"t":-5}]`, 9},
+		{nil, `[{"n":"door","vb":true,"t":1599999990},{"n":"window","vb":true}]`, 10},
+		{nil, `[{"n":"door","vb":true,"t":1599999990},{"n":"window","vb":true}]`, 11},
 	} {
 		if w := answer(srv, request([]byte(c.body), c.headers...)); w.Code != http.StatusNoContent {
 			t.Fatalf("%d %s", w.Code, w.Body)
@@ -160,6 +170,49 @@ func TestRepeat(t *testing.T) {
 		if len(s.batches) != c.want {
 			t.Errorf("step %d: %d batches, want %d", i, len(s.batches), c.want)
 		}
+	}
+}
+
+func TestReceipt(t *testing.T) {
+	b, err := Decode("", "n1", []byte(dated), now, 1000)
+	if r := b.Receipt; err != nil || r.Sender != "push:n1" || r.Keep != 256 || !r.Repeat || r.ID == 0 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+// A relative time is as good as what it counts from.
+func TestTimes(t *testing.T) {
+	unset := reading.Time{Wall: 60e9, Quality: reading.Unsynchronised, Boot: 1, Mono: 50e9}
+	body := []byte(`[{"n":"a","v":1},{"n":"a","v":1,"t":-10},{"n":"a","v":1,"t":1422886740}]`)
+	said := reading.Time{Wall: 1422886740e9, Quality: reading.FromDevice}
+	for now, want := range map[reading.Time][]reading.Time{
+		now:   {now, {Wall: now.Wall - 10e9, Quality: reading.FromDevice}, said},
+		unset: {unset, {Wall: 50e9, Quality: reading.Unsynchronised, Boot: 1, Mono: 40e9}, said},
+	} {
+		b, err := Decode("", "n", body, now, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range b.Readings {
+			if r.Time != want[i] {
+				t.Errorf("record %d: got %+v, want %+v", i, r.Time, want[i])
+			}
+		}
+	}
+}
+
+// Alarm rules hold for what is pushed, and every answer is counted.
+func TestPushedAndStats(t *testing.T) {
+	s := &sink{}
+	srv := server(s, nil)
+	srv.options.Pushed = func(b *reading.Batch) { b.Lane = reading.Alarm }
+	for body, want := range map[string]int{pack: 204, "nonsense": 415} {
+		if w := answer(srv, request([]byte(body))); w.Code != want {
+			t.Errorf("%s: got %d, want %d", body, w.Code, want)
+		}
+	}
+	if got, want := srv.Stats(), (Stats{Accepted: 1, Refused: 1}); got != want || s.batches[0].Lane != reading.Alarm {
+		t.Errorf("got %+v and lane %v, want %+v in the alarm lane", got, s.batches[0].Lane, want)
 	}
 }
 
@@ -253,7 +306,7 @@ func TestTokens(t *testing.T) {
 		{"another's", []string{"Node", "n2", "Authorization", "Bearer secret"}, 401, `not that of node "n2"`},
 	} {
 		s := &sink{}
-		w := answer(server(s, map[string]string{"secret": "n1"}), request([]byte(pack), c.headers...))
+		w := answer(server(s, map[string]string{"secret": "n1"}), request([]byte(dated), c.headers...))
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.text) {
 			t.Errorf("%s: got %d %s, want %d with %q", c.name, w.Code, w.Body, c.status, c.text)
 		}
