@@ -215,6 +215,7 @@ func TestRandomDamage(t *testing.T) {
 		rounds = 20
 	}
 	used := int(highWater(t, whole)) * pageSize
+	o.Path = filepath.Join(t.TempDir(), "queue.db")
 	for round := range rounds {
 		b := slices.Clone(whole)
 		for range 1 + random.IntN(20) {
@@ -227,7 +228,10 @@ func TestRandomDamage(t *testing.T) {
 		if err := os.WriteFile(o.Path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s := open(t, o)
+		s, err := Open(o)
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
 		for lane := range reading.Lane(reading.Lanes) {
 			for seq, v := range bySequence(t, s, lane) {
 				if undelivered[lane][seq] != v {

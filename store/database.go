@@ -39,7 +39,13 @@ func guard(what string, fn func() error) (err error) {
 	return fn()
 }
 
-func openDatabase(path string) (*database, error) { return openBolt(path, false) }
+// openDatabase opens a file that was found to be whole. bbolt looks at a page of
+// every value to find the free ones, and Linux maps up to sixteen around each:
+// without letting go, the whole file would count as memory.
+func openDatabase(path string) (*database, error) {
+	defer keepLettingGo(path)()
+	return openBolt(path, false)
+}
 
 func openBolt(path string, noSync bool) (db *database, err error) {
 	err = guard("open", func() error {

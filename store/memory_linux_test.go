@@ -81,11 +81,6 @@ func childDrain(path string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// Opening looks at a page of every value once. From here on the peak counts.
-	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
 	var after, n uint64
 	for {
 		segs, err := s.Next(reading.Backfill, after, 256<<10)
@@ -115,8 +110,9 @@ func childDrain(path string) int {
 	return 0
 }
 
-// A backlog of two million readings is filled and drained in little memory: the
-// file is mapped, and what is mapped and read counts (F10, F36).
+// A backlog of two million readings is opened and drained in little memory: the
+// file is mapped, and what is mapped and read counts (F10, F36). A gateway has 64
+// MB for all it does.
 func TestMemoryDoesNotFollowTheBacklog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "queue.db")
 	run := func(role string) string {
@@ -142,7 +138,7 @@ func TestMemoryDoesNotFollowTheBacklog(t *testing.T) {
 		t.Errorf("%d readings delivered, want %d", n, 2_000_000/6*6)
 	}
 	t.Logf("file %d MB, resident at most %d MB", info.Size()>>20, rss>>20)
-	if limit := int64(32 << 20); rss > limit && !raceEnabled {
+	if limit := int64(48 << 20); rss > limit && !raceEnabled {
 		t.Errorf("resident memory reached %d MB, want at most %d", rss>>20, limit>>20)
 	}
 	checkFile(t, path)

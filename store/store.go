@@ -237,8 +237,6 @@ func (s *Store) open() error {
 		db.close()
 		return err
 	}
-	// bbolt has looked at a page of every value, to find the free ones.
-	db.touch(mapLimit)
 	s.db.Store(db)
 	if files := setAsideFiles(s.opt.Path); len(files) > 0 {
 		s.c.setAside = files[len(files)-1]
