@@ -78,7 +78,7 @@ func appendBaseName(dst []byte, device string) []byte {
 	if device == "" || !mayBegin(device[0]) {
 		dst = append(dst, 'x')
 	}
-	dst = append(appendLegal(dst, device), `/","bdevice":`...)
+	dst = append(appendLegal(dst, device, true), `/","bdevice":`...)
 	return append(appendString(dst, device), ',')
 }
 
@@ -90,26 +90,25 @@ func appendName(dst []byte, name string) []byte {
 	if legalBytes(name) && strings.IndexByte(name, '/') < 0 {
 		return append(append(dst, name...), `",`...)
 	}
-	from := len(dst)
-	dst = appendLegal(dst, name)
-	for i := from; i < len(dst); i++ {
-		if dst[i] == '/' { // it would be taken for the end of the device
-			dst[i] = '_'
-		}
-	}
+	dst = appendLegal(dst, name, false)
 	return append(appendString(append(dst, `","name":`...), name), ',')
 }
 
-// appendLegal appends s with "_" for each character that no name may have.
-func appendLegal(dst []byte, s string) []byte {
-	for _, r := range s {
-		if r >= utf8.RuneSelf || !legal[r] {
-			r = '_'
+// appendLegal appends s with "_" and two hexadecimal digits for each byte that no
+// name may have, so that what was different stays different. A name's own "/"
+// would be taken for the end of the device.
+func appendLegal(dst []byte, s string, slash bool) []byte {
+	for i := range len(s) {
+		if c := s[i]; legal[c] && (slash || c != '/') {
+			dst = append(dst, c)
+		} else {
+			dst = append(dst, '_', hexDigits[c>>4], hexDigits[c&15])
 		}
-		dst = append(dst, byte(r))
 	}
 	return dst
 }
+
+const hexDigits = "0123456789abcdef"
 
 func appendFlags(dst []byte, flags reading.Flags) []byte {
 	dst = append(dst, `"flags":[`...)
@@ -137,7 +136,9 @@ func appendValue(dst []byte, v reading.Value) []byte {
 		dst = appendBase64(dst, v.Raw())
 		return append(dst, '"')
 	}
-	return append(dst, `"null":true`...)
+	// A record must have a value (RFC 8428, 4.2): readers that do not know "null"
+	// find an empty text.
+	return append(dst, `"vs":"","null":true`...)
 }
 
 // appendBase64 works in pieces, so that s is not copied whole.
@@ -202,8 +203,7 @@ func appendString(dst []byte, s string) []byte {
 		case '\r':
 			dst = append(dst, '\\', 'r')
 		default:
-			const hex = "0123456789abcdef"
-			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 		}
 		i++
 		start = i

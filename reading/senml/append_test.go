@@ -59,10 +59,10 @@ func TestAppendJSON(t *testing.T) {
 			{Device: "d", Name: "n", Time: reading.Time{Wall: 5.5e9, Quality: reading.Unsynchronised, Boot: 7, Mono: 15.25e9}},
 			{Device: "d", Name: "n", Value: reading.Bytes([]byte{0xfb, 0xff}), Flags: reading.FlagInvalid | reading.FlagRaw,
 				Time: reading.Time{Wall: start, Quality: reading.FromDevice}},
-		}, `[{"bn":"d/","twall":5.5,"btq":"unsynchronised","tboot":"7","tmono":15.25,"n":"n","null":true},` +
+		}, `[{"bn":"d/","twall":5.5,"btq":"unsynchronised","tboot":"7","tmono":15.25,"n":"n","vs":"","null":true},` +
 			`{"bt":1422886740.123,"btq":"device","n":"n","flags":["invalid","raw"],"vd":"-_8"}]`},
 		{"names", []reading.Reading{{Device: "Büro 1", Name: "a/b", Value: num(t, "1"), Time: at(0)}},
-			`[{"bn":"B_ro_1/","bdevice":"Büro 1","bt":1422886740.123,"n":"a_b","name":"a/b","v":1}]`},
+			`[{"bn":"B_c3_bcro_201/","bdevice":"Büro 1","bt":1422886740.123,"n":"a_2fb","name":"a/b","v":1}]`},
 	} {
 		got := string(AppendJSON(nil, c.rs))
 		want := strings.ReplaceAll(c.want, "\n", `\n`)

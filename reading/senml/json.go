@@ -147,8 +147,7 @@ func (d *jsonDecoder) setExact(rec *record, label string, value jsontext.Value) 
 	case "twall":
 		e.wall, problem = v.number()
 	case "null":
-		rec.values++
-		if string(value) != "true" {
+		if e.null = string(value) == "true"; !e.null {
 			problem = "must be true"
 		}
 	case "flags":

@@ -30,6 +30,7 @@ type exactFields struct {
 	boot                          uint64
 	mono, wall                    string
 	flags                         reading.Flags
+	null                          bool
 }
 
 // resolver turns records into readings; it holds what base fields say until the
@@ -71,6 +72,9 @@ func (r *resolver) add(rec *record) error {
 
 	if rec.values > 1 {
 		return r.fault("", "has more than one value: send one of v, vs, vb, vd, and one record for each further value")
+	}
+	if rec.exact.null {
+		rec.value, rec.number, rec.values = reading.Value{}, false, 1
 	}
 	out.Value = rec.value
 	valued := rec.values == 1

@@ -31,11 +31,12 @@
 //	tmono    with an unset clock: seconds since that boot
 //	twall    the wall time in seconds, where "t" cannot say it because it is less
 //	         than 2^28 (RFC 8428, 4.5.3); "bt" is 0 then
-//	null     true: the sensor said that it has no value
+//	null     true: the sensor said that it has no value; "vs" is empty then
 //	flags    list of "invalid", "retained", "raw" (reading.Flags)
-//	bdevice  the device, where its characters are not allowed in "bn"; holds
-//	         until the next "bn"
-//	name     the name, where its characters are not allowed in "n"
+//	bdevice  the device, where its characters are not allowed in "bn", which then
+//	         has "_" and two hexadecimal digits for each such byte; holds until
+//	         the next "bn"
+//	name     the name, where its characters are not allowed in "n", likewise
 package senml
 
 import (
