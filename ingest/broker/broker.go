@@ -39,8 +39,9 @@ import (
 const (
 	// windowSize is how many publishes of one connection may wait for the disk
 	// or for their acknowledgement to be written; MQTT 5 clients are told it
-	// as the Receive Maximum. Beyond it the connection is not read.
-	windowSize = 1024
+	// as the Receive Maximum. Beyond it the connection is not read. The sink
+	// remembers as many: what a client may send again must be recognised.
+	windowSize = 256
 	// aliasMaximum is how many topic aliases an MQTT 5 client may set.
 	aliasMaximum = 256
 	// queueSize is how many messages wait for one subscriber, connected (any

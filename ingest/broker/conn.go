@@ -48,6 +48,7 @@ type conn struct {
 	// The goroutine that reads the connection alone uses what follows.
 	deadline time.Time // armed for reading
 	in       inbound
+	request  uint16          // identifier of the SUBSCRIBE or UNSUBSCRIBE at hand
 	aliases  []string        // by topic alias; "": not set
 	topics   map[string]bool // whether it has subscribers
 	topicsAt uint64          // Broker.subscribed at which topics holds

@@ -126,6 +126,8 @@ func (h *hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet
 	case kind == packets.Connack:
 		pk.Properties.TopicAliasMaximum = aliasMaximum
 		pk.Properties.MaximumPacketSize = uint32(h.broker.options.MaxPacket)
+	case kind == packets.Suback || kind == packets.Unsuback:
+		pk.PacketID = c.request
 	case c.resuming() && (kind == packets.Publish && pk.FixedHeader.Dup || kind == packets.Pubrel):
 		// The library sends what a returning client is owed in any order and
 		// all at once: OnSessionEstablished does so instead.

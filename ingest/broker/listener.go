@@ -115,7 +115,7 @@ func (l *listener) serve(nc net.Conn, establish listeners.EstablishFn) {
 	}()
 	go func() {
 		defer l.running.Done()
-		_ = nc.SetReadDeadline(time.Now().Add(connectTimeout))
+		_ = c.SetDeadline(time.Now().Add(connectTimeout))
 		err := establish(l.id, c)
 		_ = c.Close()
 		l.mu.Lock()

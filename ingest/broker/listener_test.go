@@ -159,3 +159,34 @@ func TestNewFaults(t *testing.T) {
 		}
 	}
 }
+
+// The time limit for CONNECT is not one for clients without a keepalive.
+func TestConnectTimeoutEndsWithConnect(t *testing.T) {
+	b := start(t, Options{Sink: newGroupSink(t, 0)})
+	near, far := net.Pipe()
+	defer far.Close()
+	nc := &deadlineConn{Conn: near}
+	var before, after time.Time
+	established := make(chan struct{})
+	b.listener[0].serve(nc, func(_ string, c net.Conn) error {
+		defer close(established)
+		before = nc.read
+		c.SetDeadline(time.Time{}) // as the library does for a keepalive of 0
+		after = nc.read
+		return nil
+	})
+	<-established
+	if before.IsZero() || !after.IsZero() {
+		t.Errorf("read deadline: got %v before CONNECT and %v after it, want some and none", before, after)
+	}
+}
+
+type deadlineConn struct {
+	net.Conn
+	read time.Time
+}
+
+func (c *deadlineConn) SetReadDeadline(t time.Time) error {
+	c.read = t
+	return c.Conn.SetReadDeadline(t)
+}

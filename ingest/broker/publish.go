@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// receiptsKept is how many of a client's last publishes the sink remembers.
-	receiptsKept = 256
 	// willTimeout bounds how long a will may wait for a busy sink: nobody
 	// would send it again.
 	willTimeout = 5 * time.Second
@@ -60,6 +58,12 @@ func (h *hook) OnPacketRead(cl *mqtt.Client, pk packets.Packet) (packets.Packet,
 			// The library would drop it without an answer.
 			h.broker.refuse(c, packets.ErrTopicNameInvalid, "publish to "+pk.TopicName)
 			return nothing(), nil
+		}
+	case packets.Subscribe, packets.Unsubscribe:
+		// The library would refuse one whose identifier a message to the client
+		// happens to have.
+		if c.request = pk.PacketID; c.request != 0 {
+			pk.FixedHeader.Qos, pk.PacketID = 0, 0
 		}
 	case packets.Pubrel:
 		code := packets.CodeSuccess
@@ -170,7 +174,7 @@ func (b *Broker) ingest(c *conn, in inbound, pk *packets.Packet) bool {
 		batch.Receipt = reading.Receipt{
 			Sender: c.sender,
 			ID:     receiptID(in.id, pk.TopicName, pk.Payload),
-			Keep:   receiptsKept,
+			Keep:   windowSize,
 			Repeat: repeat,
 		}
 	}

@@ -333,3 +333,38 @@ func TestSessionsAreBounded(t *testing.T) {
 		t.Error("the latest session: got forgotten")
 	}
 }
+
+// A returning client may subscribe again, under an identifier that a message
+// waiting for it happens to have: the two sides number apart (MQTT 5.0, 2.2.1).
+func TestSubscribeWhileMessagesWait(t *testing.T) {
+	for _, v := range versions {
+		t.Run(v.name, func(t *testing.T) {
+			b := start(t, Options{Sink: newGroupSink(t, 0)})
+			sub := dial(t, b, v.version, "reader", keepSession)
+			sub.subscribe(packets.Subscription{Filter: "t", Qos: 2})
+			sub.conn.Close()
+			<-b.established("reader").finished
+			pub := dial(t, b, v.version, "sensor")
+			for i := range uint16(3) {
+				pub.send(publish(i+1, 1, "t", "waits"))
+				pub.expect(packets.Puback, i+1)
+			}
+			sub = dial(t, b, v.version, "reader", keepSession)
+			for _, kind := range []byte{packets.Subscribe, packets.Unsubscribe} {
+				sub.send(packets.Packet{FixedHeader: packets.FixedHeader{Type: kind}, PacketID: 2,
+					Filters: packets.Subscriptions{{Filter: "t", Qos: 2}}})
+			}
+			answers := 0
+			for answers < 2 {
+				pk := sub.receive()
+				if pk.FixedHeader.Type == packets.Publish {
+					continue
+				}
+				answers++
+				if pk.PacketID != 2 || len(pk.ReasonCodes) > 0 && pk.ReasonCodes[0] > 2 {
+					t.Errorf("%s %d: got reason codes %x", packets.PacketNames[pk.FixedHeader.Type], pk.PacketID, pk.ReasonCodes)
+				}
+			}
+		})
+	}
+}
