@@ -28,14 +28,22 @@ func filled(t testing.TB, o Options) (file []byte, epoch uint64, undelivered [re
 	s := open(t, o)
 	epoch = s.Epoch()
 	for i := range 60 {
+		n := 3
+		if i%5 == 0 {
+			n = 1500
+		}
+		durable := make(chan error, reading.Lanes)
 		for lane := range reading.Lane(reading.Lanes) {
-			n := 3
-			if i%5 == 0 {
-				n = 1500
-			}
 			b := batch(lane, 10_000*i, n)
 			b.Receipt = reading.Receipt{Sender: "s", ID: uint64(i)<<8 | uint64(lane), Keep: 1000, Repeat: true}
-			mustPut(t, s, b)
+			if err := s.Append(t.Context(), b, func(err error) { durable <- err }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range reading.Lanes {
+			if err := <-durable; err != nil {
+				t.Fatal(err)
+			}
 		}
 		if i == 20 {
 			for lane := range reading.Lane(reading.Lanes) {
@@ -85,6 +93,7 @@ func bySequence(t testing.TB, s *Store, lane reading.Lane) map[uint64]string {
 // Files that are not whole: the store starts, keeps what can be read under the
 // numbers it had, sets the file aside, says so, and goes on (F11).
 func TestDamagedFile(t *testing.T) {
+	t.Parallel()
 	o := options(t)
 	whole, epoch, undelivered := filled(t, o)
 	total := 0
@@ -187,6 +196,7 @@ func scribble(b []byte, seed uint64) {
 // Receipts outlive a damaged page elsewhere, so that a retried push is not
 // doubled.
 func TestReceiptsOutliveDamage(t *testing.T) {
+	t.Parallel()
 	o := options(t)
 	whole, _, _ := filled(t, o)
 	clear(whole[:pageSize])
@@ -205,16 +215,18 @@ func TestReceiptsOutliveDamage(t *testing.T) {
 // Bytes overwritten at random places, many times: the store always starts
 // and serves only values that were stored (F11, F12).
 func TestRandomDamage(t *testing.T) {
+	t.Parallel()
 	o := options(t)
 	whole, _, undelivered := filled(t, o)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	rounds := 60
+	rounds := 30
 	if testing.Short() {
-		rounds = 20
+		rounds = 10
 	}
 	used := int(highWater(t, whole)) * pageSize
+	whole = whole[:used]
 	o.Path = filepath.Join(t.TempDir(), "queue.db")
 	for round := range rounds {
 		b := slices.Clone(whole)
@@ -303,6 +315,7 @@ func TestUnknownFormatIsRefused(t *testing.T) {
 // Bits flipped in stored values, small and large, at rest and under a running
 // store: those batches are set aside and counted, the rest flows (F12).
 func TestFlippedBitInValue(t *testing.T) {
+	t.Parallel()
 	o := options(t)
 	whole, epoch, undelivered := filled(t, o)
 	f := find(pageFile{bytes.NewReader(whole), int64(len(whole))})
@@ -353,6 +366,7 @@ func TestFlippedBitInValue(t *testing.T) {
 // Pages overwritten under a running store: it rebuilds its file and goes on,
 // under the same epoch and without jumping ahead.
 func TestDamageWhileRunning(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"next", "append"} {
 		t.Run(how, func(t *testing.T) {
 			o := options(t)
@@ -441,6 +455,7 @@ func TestExport(t *testing.T) {
 
 // A file without its tree is exported from its pages.
 func TestExportDamaged(t *testing.T) {
+	t.Parallel()
 	o := options(t)
 	whole, _, undelivered := filled(t, o)
 	clear(whole[:2*pageSize])

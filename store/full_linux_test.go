@@ -33,6 +33,7 @@ func smallDisk(t *testing.T, size int) string {
 // told to wait, the uplink can still drain, and when there is space again storing
 // goes on by itself with what waited, once and in order (F9).
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t, 12<<20)
 	o := options(t)
 	o.Path = filepath.Join(dir, "queue.db")

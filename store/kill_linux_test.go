@@ -108,6 +108,7 @@ func written(w, n int) []reading.Reading {
 // A process killed at any moment under load has lost nothing it acknowledged,
 // doubled nothing, and kept each writer's order (F5, F6).
 func TestKilledUnderLoad(t *testing.T) {
+	t.Parallel()
 	rounds := 50
 	if testing.Short() {
 		rounds = 10

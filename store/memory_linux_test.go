@@ -114,6 +114,7 @@ func childDrain(path string) int {
 // file is mapped, and what is mapped and read counts (F10, F36). A gateway has 64
 // MB for all it does.
 func TestMemoryDoesNotFollowTheBacklog(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
 	run := func(role string) string {
 		cmd := exec.Command(os.Args[0])

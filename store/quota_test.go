@@ -28,17 +28,18 @@ func marks(values []string) []string {
 // find room; and when the link is back, everything drains and the space is used
 // again (F8, F10).
 func TestRejectAtTheQuota(t *testing.T) {
+	t.Parallel()
 	o := options(t)
-	o.Quota = 4 << 20
+	o.Quota = 2 << 20
 	s := open(t, o)
 	var stored []string
-	for round := range 3 {
+	for round := range 2 {
 		stored = nil
 		for i := 0; ; i++ {
 			mark := fmt.Sprintf("%d-%d.", round, i)
 			err := put(t, s, bulky(reading.Backfill, mark, 20_000))
 			if errors.Is(err, ErrFull) {
-				if !strings.Contains(err.Error(), "4194304") {
+				if !strings.Contains(err.Error(), "2097152") {
 					t.Errorf("%v: does not name the quota", err)
 				}
 				break
@@ -48,10 +49,10 @@ func TestRejectAtTheQuota(t *testing.T) {
 			}
 			stored = append(stored, mark)
 		}
-		if len(stored) < 150 {
+		if len(stored) < 60 {
 			t.Errorf("round %d: full after %d batches of 20 kB", round, len(stored))
 		}
-		for i := range 5 {
+		for i := range 3 {
 			mustPut(t, s, bulky(reading.Alarm, fmt.Sprint("a", i), 20_000))
 		}
 		st := s.Stats()
@@ -64,7 +65,7 @@ func TestRejectAtTheQuota(t *testing.T) {
 		got, last := drain(t, s, reading.Backfill, 0)
 		equal(t, "backfill", marks(got), stored)
 		alarms, lastAlarm := drain(t, s, reading.Alarm, 0)
-		if len(alarms) != 5 {
+		if len(alarms) != 3 {
 			t.Errorf("round %d: %d alarms", round, len(alarms))
 		}
 		s.Ack(reading.Backfill, last)
@@ -76,17 +77,18 @@ func TestRejectAtTheQuota(t *testing.T) {
 // With drop-oldest the oldest backfill makes way, then live, and alarms stay;
 // what went is counted, also after reopening (F8).
 func TestDropOldestAtTheQuota(t *testing.T) {
+	t.Parallel()
 	o := options(t)
-	o.Quota = 4 << 20
+	o.Quota = 2 << 20
 	o.Policy = DropOldest
 	s := open(t, o)
 	for i := range 10 {
 		mustPut(t, s, bulky(reading.Alarm, fmt.Sprintf("a%d.", i), 20_000))
 	}
-	for i := range 50 {
+	for i := range 30 {
 		mustPut(t, s, bulky(reading.Backfill, fmt.Sprintf("b%d.", i), 20_000))
 	}
-	for i := range 400 {
+	for i := range 150 {
 		mustPut(t, s, bulky(reading.Live, fmt.Sprintf("l%d.", i), 20_000))
 		if st := s.Stats(); st.UsedBytes > o.Quota {
 			t.Fatalf("%d bytes used, quota %d", st.UsedBytes, o.Quota)
@@ -99,18 +101,18 @@ func TestDropOldestAtTheQuota(t *testing.T) {
 		}
 		backfill, _ := drain(t, s, reading.Backfill, 0)
 		live, last := drain(t, s, reading.Live, 0)
-		if len(backfill) != 0 || len(live) < 100 || last != 400 {
+		if len(backfill) != 0 || len(live) < 50 || last != 150 {
 			t.Errorf("%d of backfill, %d of live up to %d left", len(backfill), len(live), last)
 		}
-		if marks(live); live[len(live)-1] != "l399." {
+		if marks(live); live[len(live)-1] != "l149." {
 			t.Errorf("the newest is %q", live[len(live)-1])
 		}
 		st := s.Stats()
-		if r := st.Lanes[reading.Backfill].Removed; r != 50 {
-			t.Errorf("%d of backfill counted as removed, want 50", r)
+		if r := st.Lanes[reading.Backfill].Removed; r != 30 {
+			t.Errorf("%d of backfill counted as removed, want 30", r)
 		}
-		if r := st.Lanes[reading.Live].Removed; r != uint64(400-len(live)) {
-			t.Errorf("%d of live counted as removed, want %d", r, 400-len(live))
+		if r := st.Lanes[reading.Live].Removed; r != uint64(150-len(live)) {
+			t.Errorf("%d of live counted as removed, want %d", r, 150-len(live))
 		}
 		if st.Lanes[reading.Alarm].Removed != 0 {
 			t.Error("alarms were removed")

@@ -241,6 +241,7 @@ func TestOldCopyDoesNotReuseNumbers(t *testing.T) {
 
 // Batches that wait together are stored as one value a lane, in order.
 func TestGroupIsMerged(t *testing.T) {
+	t.Parallel()
 	o := options(t)
 	o.CommitInterval = 10 * time.Second
 	s := open(t, o)
@@ -360,6 +361,7 @@ func TestRepeatedDeliveryIsKeptOnce(t *testing.T) {
 
 // While the disk lags, Append waits for its context and then says so.
 func TestAppendWaitsForRoom(t *testing.T) {
+	t.Parallel()
 	s := open(t, options(t))
 	release := make(chan struct{})
 	if err := s.Append(t.Context(), batch(reading.Alarm, 0, 1), func(error) { <-release }); err != nil {
