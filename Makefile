@@ -15,12 +15,12 @@ build: ## sluice, sluice-collector and sluice-lab for this machine, into bin/
 	$(GOBUILD) -o bin/ ./cmd/...
 
 cross: cross-arm64 cross-armv7 cross-armv6 ## for Linux on ARM, into bin/<os>-<arch>/
-	@printf 'bin/linux-arm64/sluice, stripped: %d bytes\n' "$$(wc -c <bin/linux-arm64/sluice)"
+	@wc -c bin/linux-arm64/sluice | awk '{ printf "%s, stripped: %.1f MB\n", $$2, $$1 / 1e6 }'
 
 cross-arm64: ARM := GOARCH=arm64
 cross-armv7: ARM := GOARCH=arm GOARM=7
 cross-armv6: ARM := GOARCH=arm GOARM=6
-cross-%:
+cross-arm64 cross-armv7 cross-armv6: cross-%:
 	GOOS=linux $(ARM) $(GOBUILD) -o bin/linux-$*/ $(BINARIES:%=./cmd/%)
 
 run: build ## gateway, collector and recorded sensor data, with a live status; Ctrl-C stops
