@@ -139,7 +139,7 @@ func TestMemoryDoesNotFollowTheBacklog(t *testing.T) {
 		t.Errorf("%d readings delivered, want %d", n, 2_000_000/6*6)
 	}
 	t.Logf("file %d MB, resident at most %d MB", info.Size()>>20, rss>>20)
-	if limit := int64(48 << 20); rss > limit && !raceEnabled {
+	if limit := int64(64 << 20); rss > limit {
 		t.Errorf("resident memory reached %d MB, want at most %d", rss>>20, limit>>20)
 	}
 	checkFile(t, path)
