@@ -2,10 +2,8 @@ package store
 
 import (
 	"encoding/binary"
-	"errors"
 
 	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"sluice/reading"
 )
@@ -226,7 +224,7 @@ func (c *change) put(tx *bbolt.Tx, lanes [reading.Lanes]*bbolt.Bucket, p *plan) 
 		return err
 	}
 	for _, name := range p.gone {
-		if err := b.Delete([]byte(name)); err != nil && !errors.Is(err, bolterrors.ErrIncompatibleValue) {
+		if err := b.Delete([]byte(name)); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,9 @@ const (
 // around them.
 const commitRoom = 64 << 10
 
+// keptArena is the largest buffer that is kept from one commit to the next.
+const keptArena = 4 << 20
+
 // segment is a value to be stored.
 type segment struct {
 	lane   reading.Lane
@@ -62,6 +65,9 @@ type planner struct {
 // under Reject for alarms and for the rest; under DropOldest it is the quota.
 func (p *planner) prepare(es []entry, s *state, rs *receipts, opt *Options, room, roomAlarm int64) *plan {
 	pl := &p.plan
+	if cap(pl.arena) > keptArena {
+		pl.arena = nil
+	}
 	*pl = plan{entries: es, segments: pl.segments[:0], arena: pl.arena[:0], receipts: pl.receipts[:0], gone: pl.gone[:0], uses: s.uses}
 	for l := range p.lanes {
 		p.lanes[l] = p.lanes[l][:0]
@@ -107,6 +113,9 @@ func (p *planner) prepare(es []entry, s *state, rs *receipts, opt *Options, room
 		p.encodeLane(es, indexes, header)
 	}
 	for _, sender := range rs.dirty {
+		if !sender.dirty {
+			continue // forgotten by what came after it in the same group
+		}
 		lo := len(pl.arena)
 		pl.arena = sender.encode(pl.arena)
 		pl.receipts = append(pl.receipts, receiptValue{sender.name, lo, len(pl.arena)})

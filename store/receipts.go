@@ -108,6 +108,7 @@ func (rs *receipts) add(r reading.Receipt, use uint64) {
 		s := rs.order.Remove(rs.order.Front()).(*sender)
 		delete(rs.senders, s.name)
 		rs.ids -= len(s.ids)
+		s.dirty = false // written now, it would stay on disk for ever
 		rs.gone = append(rs.gone, s.name)
 	}
 }

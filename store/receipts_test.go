@@ -77,3 +77,22 @@ func TestReceiptsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// A sender that came and was forgotten within one group leaves nothing on disk.
+func TestReceiptsForgottenInTheirGroup(t *testing.T) {
+	rs := newReceipts()
+	st := newState()
+	opt := options(t)
+	if err := opt.complete(); err != nil {
+		t.Fatal(err)
+	}
+	var es []entry
+	for i := range maxSenders + 10 {
+		es = append(es, entry{Batch: reading.Batch{Receipt: reading.Receipt{Sender: fmt.Sprint(i), ID: 1, Keep: 1}}})
+	}
+	var pl planner
+	p := pl.prepare(es, &st, rs, &opt, 1<<30, 1<<30)
+	if len(p.receipts) != maxSenders || p.receipts[0].sender != "10" {
+		t.Errorf("%d senders to be stored from %q on, want %d from 10 on", len(p.receipts), p.receipts[0].sender, maxSenders)
+	}
+}
