@@ -33,7 +33,8 @@ type job struct {
 	plan     *plan // nil to delete only
 	acked    [reading.Lanes]uint64
 	suspects []segmentKey
-	// excess is how many bytes of the oldest readings have to go first.
+	// excess is how many bytes have to go first, the oldest readings' if those that
+	// are acknowledged are not enough.
 	excess int64
 }
 
@@ -53,10 +54,17 @@ func (j job) apply(tx *bbolt.Tx, before state) (change, error) {
 			return c, err
 		}
 	}
+	excess := j.excess
 	for l, upto := range j.acked {
 		st := &c.state.lanes[l]
 		if upto > st.acked {
-			done, _, err := c.deleteWhile(lanes[l], st, func(last uint64, _ int) bool { return last <= upto })
+			done, _, err := c.deleteWhile(lanes[l], st, func(last uint64, size int) bool {
+				if last > upto {
+					return false
+				}
+				excess -= pagesOf(size)
+				return true
+			})
 			if err != nil {
 				return c, err
 			}
@@ -67,7 +75,6 @@ func (j job) apply(tx *bbolt.Tx, before state) (change, error) {
 			}
 		}
 	}
-	excess := j.excess
 	for _, l := range []reading.Lane{reading.Backfill, reading.Live, reading.Alarm} {
 		if excess <= 0 {
 			break

@@ -103,18 +103,22 @@ func (s *Store) commit() bool {
 	if s.tight() {
 		// At the quota, what the far end has makes room before anything is refused
 		// or removed. If that fails, so will what follows, and says why.
-		_ = s.write(nil)
+		_ = s.write(nil, 0)
 	}
 	room, alarms := s.room()
 	p := c.planner.prepare(c.entries, &c.state, c.receipts, &s.opt, room, alarms)
-	err := s.write(p)
+	err := s.write(p, 0)
 	for err != nil {
+		if diskFull(err) && s.makeWay(p.cost+commitRoom) {
+			err = s.write(p, 0)
+			continue
+		}
 		s.pause(err)
 		open := s.wait(retryPause)
 		// What the far end has is deleted first, by itself: that makes room.
-		err = s.write(nil)
+		err = s.write(nil, 0)
 		if err == nil {
-			err = s.write(p)
+			err = s.write(p, 0)
 		}
 		if err != nil && !open {
 			break
@@ -190,6 +194,18 @@ func (s *Store) room() (telemetry, alarms int64) {
 	return left - s.opt.Quota/16, left
 }
 
+// makeWay removes what is acknowledged and then the oldest readings, if that is
+// the policy, for need bytes of pages on a full disk, and reports whether there
+// was anything. That takes a commit of its own: bbolt gives pages out again only
+// after the commit that freed them.
+func (s *Store) makeWay(need int64) bool {
+	if s.opt.Policy != DropOldest {
+		return false
+	}
+	before := s.c.state.readings()
+	return s.write(nil, need) == nil && s.c.state.readings() < before
+}
+
 // used is the bytes of the pages in use. A file that cannot say is about to be
 // found damaged by the commit.
 func (s *Store) used() int64 {
@@ -200,13 +216,14 @@ func (s *Store) used() int64 {
 	return file - free
 }
 
-// write carries out p, with the deletions that are due, in one transaction. A
-// nil p is the deletions alone. Nothing to do is not an error.
-func (s *Store) write(p *plan) error {
+// write carries out p, with the deletions that are due and at least excess
+// bytes of them, in one transaction. A nil p is the deletions alone. Nothing to
+// do is not an error.
+func (s *Store) write(p *plan, excess int64) error {
 	c := &s.c
 	var cost int64 = commitRoom
-	j := job{suspects: s.suspected()}
-	deletes := len(j.suspects) > 0
+	j := job{suspects: s.suspected(), excess: excess}
+	deletes := len(j.suspects) > 0 || excess > 0
 	for l := range j.acked {
 		j.acked[l] = s.acked[l].Load()
 		deletes = deletes || j.acked[l] > c.state.lanes[l].acked
@@ -215,7 +232,7 @@ func (s *Store) write(p *plan) error {
 		j.plan = p
 		cost += p.cost
 		if s.opt.Policy == DropOldest {
-			j.excess = s.used() + cost - s.opt.Quota
+			j.excess = max(excess, s.used()+cost-s.opt.Quota)
 		}
 	} else if !deletes {
 		return nil
@@ -241,7 +258,7 @@ func (s *Store) write(p *plan) error {
 	c.state, c.oldest = changed.state, changed.oldest
 	if j.plan != nil && !j.plan.stored {
 		// This transaction only completed an earlier one.
-		return s.write(p)
+		return s.write(p, excess)
 	}
 	s.unsuspect(changed.moved)
 	s.db.Load().touch(changed.touched)

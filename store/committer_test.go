@@ -38,12 +38,12 @@ func TestCommitThatFailedAfterAllIsNotDoubled(t *testing.T) {
 
 		if deletesFirst {
 			s.acked[reading.Live].Store(3)
-			if err := s.write(nil); err != nil {
+			if err := s.write(nil, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for range 2 {
-			if err := s.write(p); err != nil {
+			if err := s.write(p, 0); err != nil {
 				t.Fatal(err)
 			}
 		}

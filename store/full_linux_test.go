@@ -97,6 +97,35 @@ func TestDiskFull(t *testing.T) {
 	equal(t, "live", marks(got), append(expect, "last."))
 }
 
+// With drop-oldest a full disk is a limit like the quota: the oldest readings
+// make way for new ones, counted, alarms last, and nothing waits for the link.
+func TestDropOldestOnFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t, 12<<20)
+	o := options(t)
+	o.Path = filepath.Join(dir, "queue.db")
+	o.Policy = DropOldest
+	s := open(t, o)
+	mustPut(t, s, bulky(reading.Alarm, "alarm", 50_000))
+	const sent = 300 // 15 MB
+	for i := range sent {
+		mustPut(t, s, bulky(reading.Live, fmt.Sprintf("%d.", i), 50_000+i*10))
+	}
+	alarms, _ := drain(t, s, reading.Alarm, 0)
+	live, _ := drain(t, s, reading.Live, 0)
+	if len(alarms) != 1 || len(live) < 100 {
+		t.Fatalf("%d alarms and %d live readings left", len(alarms), len(live))
+	}
+	var expect []string
+	for i := sent - len(live); i < sent; i++ {
+		expect = append(expect, fmt.Sprintf("%d.", i))
+	}
+	equal(t, "live", marks(live), expect)
+	if st := s.Stats(); st.Lanes[reading.Live].Removed != uint64(sent-len(live)) || st.Paused != "" || st.SetAside != "" {
+		t.Errorf("%+v", st)
+	}
+}
+
 // wait waits until n results are there.
 func wait(t *testing.T, results chan error, n int) {
 	t.Helper()

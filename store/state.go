@@ -20,7 +20,7 @@ type laneState struct {
 	acked    uint64 // deleted up to here because the far end has it
 	readings uint64 // stored
 	bytes    uint64 // of stored values
-	removed  uint64 // readings that the quota removed, ever
+	removed  uint64 // readings that the policy removed, ever
 }
 
 // state is everything about the store that is not a reading or a receipt. It is
@@ -41,6 +41,14 @@ func newState() state {
 		s.lanes[l].next = 1
 	}
 	return s
+}
+
+// readings is how many are stored.
+func (s *state) readings() (n uint64) {
+	for _, lane := range s.lanes {
+		n += lane.readings
+	}
+	return n
 }
 
 func (s *state) fields() []*uint64 {

@@ -50,7 +50,7 @@ type LaneStats struct {
 	Oldest   int64  // when the oldest was stored, nanoseconds since 1970; 0 if there is none
 	Next     uint64 // the next sequence number to be given
 	Acked    uint64 // the far end has everything up to here
-	Removed  uint64 // readings that the quota removed, ever
+	Removed  uint64 // readings that the policy removed, ever
 }
 
 // Stats returns the state after the last commit, with the acknowledgements that

@@ -65,7 +65,7 @@ const (
 	// is for alarms alone.
 	Reject Policy = "reject"
 	// DropOldest removes the oldest readings: of backfill first, then live,
-	// alarms last.
+	// alarms last. It does so on a full disk, too; Reject waits there.
 	DropOldest Policy = "drop-oldest"
 )
 
