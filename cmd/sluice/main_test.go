@@ -21,6 +21,10 @@ func TestCommands(t *testing.T) {
 	if err := os.WriteFile(example, text.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	wrong := filepath.Join(dir, "wrong.json")
+	if err := os.WriteFile(wrong, []byte(`[{"n":"a","v":1},{"n":"a","v":"1"}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		args           string
 		code           int
@@ -40,8 +44,11 @@ func TestCommands(t *testing.T) {
 		{"push", 2, "", "0 arguments given"},
 		{"push " + example, 1, "", "write --to http://gateway:8080"},
 		{"push " + example + " --to gateway:8080", 1, "", "not a URL"},
-		{"push " + example + " --to http://127.0.0.1:1", 1, "", "holds no SenML"},
-		{"push " + dir + "/none --to http://127.0.0.1:1", 1, "", "no such file"},
+		{"push " + example + " --to http://127.0.0.1:1", 1, "", "write --node NAME, or --token-file FILE"},
+		{"push " + example + " --to http://127.0.0.1:1 --node n", 1, "", "holds no SenML"},
+		{"push " + wrong + " --to http://127.0.0.1:1 --node n", 1, "", `wrong.json: record 1: field "v": must be a number`},
+		{"push " + dir + "/none --to http://127.0.0.1:1 --node n", 1, "", "no such file or directory; name a SenML file"},
+		{"push " + dir + " --to http://127.0.0.1:1 --node n", 1, "", "is a directory; name a SenML file"},
 		{"store frobnicate x", 2, "", "write check, stat or export"},
 		{"store check " + dir + "/none.db", 1, "", "none.db"},
 	}

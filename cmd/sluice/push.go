@@ -13,7 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/term"
+
 	"sluice/ingest/push"
+	"sluice/reading"
 )
 
 // maxPack is the largest file that is pushed, in bytes: it is held in memory to
@@ -37,33 +40,65 @@ func pushBatch(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if *tokenFile != "" {
 		token, err := os.ReadFile(*tokenFile)
 		if err != nil {
-			return fmt.Errorf("token: %w", err)
+			return fmt.Errorf("token: %w; give the file that holds this node's token alone", err)
 		}
 		client.Token = strings.TrimSpace(string(token))
 	}
-	pack, err := readPack(operands[0])
+	if client.Node == "" && client.Token == "" {
+		return errors.New("no name for this node: write --node NAME, or --token-file FILE if the gateway gave it a token")
+	}
+	file := operands[0]
+	pack, err := readPack(file)
 	if err != nil {
 		return err
 	}
-	contentType := push.TypeOf(pack)
-	if contentType == "" {
-		return fmt.Errorf("%s: holds no SenML, which is a JSON or CBOR array of records (RFC 8428)", operands[0])
-	}
-	parts, err := push.Parts(pack, contentType)
+	contentType, parts, err := cut(pack, file == "-")
 	if err != nil {
-		return fmt.Errorf("%s: %w", operands[0], err)
+		return fmt.Errorf("read %s: %w", file, err)
 	}
-	show := progress{w: stderr, terminal: isTerminal(stderr), parts: len(parts)}
+	show := newProgress(stderr, len(parts))
 	client.Progress = show.try
 	for _, part := range parts {
-		if err := client.Push(ctx, part.Body, contentType, part.ID); err != nil {
-			show.end()
-			return err
+		err := client.Push(ctx, part.Body, contentType, part.ID)
+		if err == nil {
+			continue
 		}
+		show.end()
+		remedy := ""
+		if ctx.Err() != nil {
+			remedy = "; push the same again: what was accepted is stored once"
+		}
+		return fmt.Errorf("%s: %w%s", file, err, remedy)
 	}
 	show.end()
-	_, err = fmt.Fprintf(stdout, "accepted: %d bytes in %d batches\n", len(pack), len(parts))
+	_, err = fmt.Fprintf(stdout, "accepted: %d bytes, batches: %d\n", len(pack), len(parts))
 	return err
+}
+
+// cut makes batches of a pack, and reads them as the gateway will: what is wrong
+// is known before there is a connection.
+//
+// A file is the same batches however often it is pushed. What comes through a
+// pipe is so only if its records say when they were measured; else it is
+// something new each time.
+func cut(pack []byte, pipe bool) (contentType string, parts []push.Part, err error) {
+	if contentType = push.TypeOf(pack); contentType == "" {
+		return "", nil, errors.New("it holds no SenML, which is a JSON or CBOR array of records (RFC 8428)")
+	}
+	if parts, err = push.Parts(pack, contentType); err != nil {
+		return "", nil, err
+	}
+	now := time.Now()
+	for i := range parts {
+		b, err := push.Decode(contentType, "", parts[i].Body, reading.Time{Wall: now.UnixNano()}, maxPack)
+		if err != nil {
+			return "", nil, err
+		}
+		if pipe && b.Receipt == (reading.Receipt{}) {
+			parts[i].ID += fmt.Sprintf("-at-%d", now.UnixNano())
+		}
+	}
+	return contentType, parts, nil
 }
 
 // pushURL completes what a person gives as the gateway's address.
@@ -88,13 +123,13 @@ func readPack(file string) ([]byte, error) {
 	if file != "-" {
 		var err error
 		if in, err = os.Open(file); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w; name a SenML file, or - for the standard input", err)
 		}
 		defer in.Close()
 	}
 	pack, err := io.ReadAll(io.LimitReader(in, maxPack+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, err)
+		return nil, fmt.Errorf("%w; name a SenML file, or - for the standard input", err)
 	}
 	if len(pack) > maxPack {
 		return nil, fmt.Errorf("read %s: more than %d bytes; split the file", file, maxPack)
@@ -106,9 +141,20 @@ func readPack(file string) ([]byte, error) {
 // changes, else only what goes wrong.
 type progress struct {
 	w        io.Writer
-	terminal bool
+	width    int // of the terminal; 0 if w is none
 	parts    int
 	accepted int
+}
+
+func newProgress(w io.Writer, parts int) *progress {
+	p := &progress{w: w, parts: parts}
+	if isTerminal(w) {
+		p.width = 80
+		if n, _, err := term.GetSize(int(w.(*os.File).Fd())); err == nil && n > 0 {
+			p.width = n
+		}
+	}
+	return p
 }
 
 // try is told of each try.
@@ -116,23 +162,23 @@ func (p *progress) try(t push.Progress) {
 	if t.Err == nil {
 		p.accepted++
 	}
-	if p.terminal {
-		fmt.Fprintf(p.w, "\r\x1b[K%d of %d batches accepted", p.accepted, p.parts)
-	}
+	line := ""
 	if t.Err != nil && t.Wait > 0 {
-		separator := "; "
-		if !p.terminal {
-			separator = "sluice push: "
-		}
-		fmt.Fprintf(p.w, "%stry %d: %v; next in %s", separator, t.Try, t.Err, t.Wait.Round(time.Second/10))
-		if !p.terminal {
-			fmt.Fprintln(p.w)
-		}
+		line = fmt.Sprintf("try %d: %v; next in %s", t.Try, t.Err, t.Wait.Round(time.Second/10))
 	}
+	if p.width == 0 {
+		if line != "" {
+			fmt.Fprintf(p.w, "sluice push: %s\n", line)
+		}
+		return
+	}
+	line = fmt.Sprintf("accepted %d of %d  %s", p.accepted, p.parts, line)
+	// A line that wraps could not be cleared.
+	fmt.Fprintf(p.w, "\r\x1b[K%s", line[:min(len(line), p.width-1)])
 }
 
 func (p *progress) end() {
-	if p.terminal {
+	if p.width > 0 {
 		fmt.Fprintln(p.w)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -55,7 +56,7 @@ func (e *RefusedError) Error() string {
 	if e.Status == 0 {
 		return e.Reason
 	}
-	return fmt.Sprintf("gateway refuses (%d): %s", e.Status, e.Reason)
+	return fmt.Sprintf("gateway refuses it (%d): %s", e.Status, e.Reason)
 }
 
 // Push sends body, a pack of the given media type, under batchID until it is
@@ -71,7 +72,7 @@ func (c *Client) Push(ctx context.Context, body []byte, contentType, batchID str
 			if err == nil {
 				return nil
 			}
-			return fmt.Errorf("push batch %s: %w", batchID, refused)
+			return refused
 		}
 		// Between half and the whole of the wait, but no less than was asked.
 		pause := max(wait/2+time.Duration(c.Random()*float64(wait/2)), asked)
@@ -84,7 +85,7 @@ func (c *Client) Push(ctx context.Context, body []byte, contentType, batchID str
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("push batch %s: not accepted (%w) after %d tries: %w", batchID, err, try, ctx.Err())
+			return fmt.Errorf("not accepted after %d tries (%w): %w", try, err, ctx.Err())
 		}
 	}
 }
@@ -113,7 +114,7 @@ func (c *Client) try(ctx context.Context, body []byte, contentType, batchID stri
 	}
 	answer, err := c.HTTP.Do(r)
 	if err != nil {
-		return 0, err
+		return 0, unanswered(err)
 	}
 	defer answer.Body.Close()
 	reason, _ := io.ReadAll(io.LimitReader(answer.Body, maxReason))
@@ -126,6 +127,24 @@ func (c *Client) try(ctx context.Context, body []byte, contentType, batchID stri
 	default:
 		return 0, &RefusedError{Status: s, Reason: text}
 	}
+}
+
+// unanswered says why no answer came: with what to do where waiting will not help.
+func unanswered(err error) error {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
+		err = outer.Err // without the address, which is known
+	}
+	remedy := ""
+	switch text := err.Error(); {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		remedy = "; write http:// instead of https://"
+	case strings.Contains(text, "malformed HTTP"):
+		// The rest is what the other program said.
+		return errors.New("what answers there is no gateway; check the port")
+	case strings.Contains(text, "x509: ") || strings.Contains(text, "tls: "):
+		remedy = "; check the gateway's certificate, and name the file of its authority in SSL_CERT_FILE"
+	}
+	return fmt.Errorf("no answer: %w%s", err, remedy)
 }
 
 // retryAfterOf reads the Retry-After header, in seconds or as a date (RFC 9110,
