@@ -16,6 +16,9 @@ const (
 	maxTouched  = 8 << 20
 	touchedOwn  = 16 * pageSize
 	touchedLeaf = 256 // many values lie in one page
+	// surelyRemoved is how many bytes one commit can remove of values however
+	// small: a page of each that has a bucket of its own.
+	surelyRemoved = maxTouched / touchedOwn * pageSize
 )
 
 // change is what a transaction made of the store.

@@ -107,6 +107,8 @@ func (s *Store) commit() bool {
 	}
 	room, alarms := s.room()
 	p := c.planner.prepare(c.entries, &c.state, c.receipts, &s.opt, room, alarms)
+	for s.over(p.cost) > surelyRemoved && s.makeWay(s.over(p.cost)) {
+	}
 	err := s.write(p, 0)
 	for err != nil {
 		if diskFull(err) && s.makeWay(p.cost+commitRoom) {
@@ -194,8 +196,17 @@ func (s *Store) room() (telemetry, alarms int64) {
 	return left - s.opt.Quota/16, left
 }
 
+// over is by how many bytes a commit of cost would pass the quota, if that is for
+// DropOldest to prevent.
+func (s *Store) over(cost int64) int64 {
+	if s.opt.Policy != DropOldest {
+		return 0
+	}
+	return s.used() + cost + commitRoom - s.opt.Quota
+}
+
 // makeWay removes what is acknowledged and then the oldest readings, if that is
-// the policy, for need bytes of pages on a full disk, and reports whether there
+// the policy, for need bytes of pages, and reports whether there
 // was anything. That takes a commit of its own: bbolt gives pages out again only
 // after the commit that freed them.
 func (s *Store) makeWay(need int64) bool {
@@ -216,9 +227,9 @@ func (s *Store) used() int64 {
 	return file - free
 }
 
-// write carries out p, with the deletions that are due and at least excess
-// bytes of them, in one transaction. A nil p is the deletions alone. Nothing to
-// do is not an error.
+// write carries out p, with the deletions that are due, in one transaction. A
+// nil p is the deletions alone, of excess bytes at least. Nothing to do is not an
+// error.
 func (s *Store) write(p *plan, excess int64) error {
 	c := &s.c
 	var cost int64 = commitRoom
@@ -231,9 +242,7 @@ func (s *Store) write(p *plan, excess int64) error {
 	if p != nil && p.writes() && !p.stored {
 		j.plan = p
 		cost += p.cost
-		if s.opt.Policy == DropOldest {
-			j.excess = max(excess, s.used()+cost-s.opt.Quota)
-		}
+		j.excess = s.over(p.cost)
 	} else if !deletes {
 		return nil
 	}

@@ -129,3 +129,23 @@ func TestDropOldestAtTheQuota(t *testing.T) {
 	}
 	check()
 }
+
+// A large batch makes way for itself among small ones, however many those are.
+func TestDropOldestKeepsTheQuota(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	o.Quota = 2 << 20
+	o.Policy = DropOldest
+	s := open(t, o)
+	for i := range 400 {
+		mustPut(t, s, bulky(reading.Live, fmt.Sprintf("%d.", i), ownBucket+1))
+	}
+	mustPut(t, s, bulky(reading.Live, "large.", 1_500_000))
+	st := s.Stats()
+	if st.UsedBytes > o.Quota {
+		t.Errorf("%d bytes used, quota %d", st.UsedBytes, o.Quota)
+	}
+	if got, _ := drain(t, s, reading.Live, 0); len(got) < 50 || marks(got)[len(got)-1] != "large." {
+		t.Errorf("%d readings left", len(got))
+	}
+}
