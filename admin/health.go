@@ -12,8 +12,9 @@ const (
 	ackLate = 90 * time.Second
 	// commitLate is far above the outliers of worn SD cards (about 1 s).
 	commitLate = 15 * time.Second
-	// linkLate is when a link that is down deserves a look.
-	linkLate = 10 * time.Minute
+	// linkLate is when a link that is down deserves a look: soon enough for
+	// who has just powered the box and stands beside it.
+	linkLate = 30 * time.Second
 )
 
 // Judge says what is wrong with a gateway in the given state. flush is how long
@@ -34,9 +35,13 @@ func Judge(s *Status, flush time.Duration) Health {
 	switch {
 	case !u.Configured:
 		warn("no collector is configured: readings stay on disk")
+	case !u.Up && u.LastAck.IsZero():
+		if s.Time.Sub(s.Started) > linkLate {
+			warn("no collector was reached yet: %s", u.Reason)
+		}
 	case !u.Up:
-		if down := s.Time.Sub(u.Since); !u.Since.IsZero() && down > linkLate {
-			warn("no collector for %s: %s", short(down), u.Reason)
+		if last := s.Time.Sub(u.LastAck); last > linkLate {
+			warn("no collector, and nothing acknowledged for %s: %s", short(last), u.Reason)
 		}
 	case waiting > 0:
 		// Still means: the link is up, something is older than it may be, and

@@ -28,7 +28,7 @@ func TestJudge(t *testing.T) {
 			s.Store.Lanes = []Lane{{Readings: 1, OldestSeconds: 2}}
 		}, nil},
 		{"up, nothing waits", func(s *Status) { s.Uplink.LastAck, s.Store.Lanes = noon().Add(-time.Hour), nil }, nil},
-		{"down", func(s *Status) { s.Uplink.Up, s.Uplink.LastAck = false, noon().Add(-time.Hour) }, nil},
+		{"down for long: readings wait where they belong", func(s *Status) { s.Uplink.Up, s.Uplink.LastAck = false, noon().Add(-time.Hour) }, nil},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestJudgeWarns(t *testing.T) {
-	s := Status{Time: noon(), Clock: Clock{Quality: "unsynchronised"},
+	s := Status{Time: noon(), Started: noon().Add(-time.Minute), Clock: Clock{Quality: "unsynchronised"},
 		Ingest:        Ingest{Sources: []Source{{Name: "mqtt house", Reason: "connection refused"}}},
 		Devices:       Devices{Bridges: []Bridge{{Base: "zigbee2mqtt"}}},
 		Store:         Store{SetAside: "/var/lib/sluice/store.damaged", UsedBytes: 95e6, QuotaBytes: 100e6},
@@ -51,7 +51,7 @@ func TestJudgeWarns(t *testing.T) {
 		Uplink:        Uplink{Configured: true, Since: noon().Add(-time.Hour), Reason: "no route to host"},
 	}
 	got := strings.Join(Judge(&s, 0).Warnings, "\n")
-	want := `no collector for 1h00m: no route to host
+	want := `no collector was reached yet: no route to host
 mqtt house: connection refused
 Zigbee2MQTT at "zigbee2mqtt" is offline
 the configuration file was changed but not taken: line 3: store.qouta: unknown key
@@ -60,5 +60,27 @@ the store is nearly full: 95.0 MB of 100.0 MB
 the clock is not set: readings are sent with their time since boot`
 	if got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestJudgeLink is told within a minute of a link that is down, whether it was
+// ever up or not, and however often it was tried.
+func TestJudgeLink(t *testing.T) {
+	for _, test := range []struct {
+		started, acked time.Duration // before noon; 0 is never
+		want           string
+	}{
+		{20 * time.Second, 0, ""},
+		{40 * time.Second, 0, "no collector was reached yet: no route to host"},
+		{time.Hour, 20 * time.Second, ""},
+		{time.Hour, 90 * time.Second, "no collector, and nothing acknowledged for 1m30s: no route to host"},
+	} {
+		s := Status{Time: noon(), Started: noon().Add(-test.started), Uplink: Uplink{Configured: true, Since: noon(), Reason: "no route to host"}}
+		if test.acked > 0 {
+			s.Uplink.LastAck = noon().Add(-test.acked)
+		}
+		if got := strings.Join(Judge(&s, 0).Warnings, "\n"); got != test.want {
+			t.Errorf("%+v: got %q, want %q", test, got, test.want)
+		}
 	}
 }

@@ -43,7 +43,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 
 	gauge("info", "Always 1; the labels say which gateway and software this is.", 1, "gateway", s.Gateway, "version", s.Software)
-	gauge("healthy", "1 while readings move, 0 if /healthz says what does not.", truth(s.Health.OK))
+	gauge("healthy", "1 while readings move, 0 if not; /healthz says why.", truth(s.Health.OK))
 	gauge("configuration_refused", "1 if the configuration file was changed to something that cannot be taken.", truth(s.Configuration.Refused != ""))
 	gauge("clock_synchronised", "1 if the clock is set.", truth(s.Clock.Quality == "synchronised"))
 
@@ -87,8 +87,15 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge("store_commit_longest_seconds", "How long the longest commit took.", st.CommitLongestSeconds)
 
 	u := &s.Uplink
-	gauge("uplink_up", "1 while a collector takes readings.", truth(u.Up), "carrier", validUTF8(u.Carrier), "path", validUTF8(u.Path))
-	gauge("uplink_rtt_seconds", "Round-trip time to the collector.", u.RTTSeconds)
+	gauge("uplink_up", "1 while a collector takes readings.", truth(u.Up))
+	if u.Up {
+		gauge("uplink_carrier_info", "Always 1; the labels say over what readings go at present.", 1,
+			"carrier", validUTF8(u.Carrier), "path", validUTF8(u.Path), "remote", validUTF8(u.Remote))
+		gauge("uplink_rtt_seconds", "Round-trip time to the collector.", u.RTTSeconds)
+	}
+	if !u.LastAck.IsZero() {
+		gauge("uplink_last_ack_timestamp_seconds", "When the collector acknowledged readings last, in Unix time.", float64(u.LastAck.UnixMilli())/1e3)
+	}
 	counter("uplink_delivered_total", "Readings that the collector acknowledged.", u.Delivered)
 	counter("uplink_frames_total", "Frames sent.", u.Frames)
 	counter("uplink_retries_total", "Attempts to reach a collector after a failure.", u.Retries)

@@ -14,6 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 )
 
 func serve(t *testing.T, status func() Status) (*Server, string) {
@@ -112,9 +115,31 @@ func TestHealthz(t *testing.T) {
 	if code, body := get(); code != 200 || body != "ok\n" {
 		t.Errorf("got %d %q, want 200 ok", code, body)
 	}
-	status.Health = Health{Reasons: []string{"a", "b"}}
-	if code, body := get(); code != 503 || body != "a\nb\n" {
-		t.Errorf("got %d %q, want 503 with both reasons", code, body)
+	// Nothing moves: the disk takes nothing, and the collector acknowledges nothing.
+	status.Store.Paused, status.Uplink.LastAck = "disk full: free some space", noon().Add(-time.Hour)
+	status.Health = Judge(&status, time.Second)
+	want := "nothing is taken in: disk full: free some space\n" +
+		"nothing was acknowledged for 5m00s although the link is up and 250120 readings wait\n"
+	if code, body := get(); code != 503 || body != want {
+		t.Errorf("got %d %q, want 503 and %q", code, body, want)
+	}
+}
+
+// TestMetricsConventions has Prometheus's own linter, that of promtool, look at a
+// scrape.
+func TestMetricsConventions(t *testing.T) {
+	s, _ := serve(t, busy)
+	r, err := http.Get("http://" + s.Address() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	problems, err := promlint.New(r.Body).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 }
 
@@ -150,16 +175,18 @@ func TestMetrics(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		`sluice_info{gateway="gw-1",version="1.2.3"}`: 1,
-		`sluice_healthy`:                                     1,
-		`sluice_ingest_readings_total`:                       700000,
-		`sluice_backlog_readings{lane="backfill"}`:           250000,
-		`sluice_backlog_oldest_seconds{lane="live"}`:         0.4,
-		`sluice_store_removed_total{reason="quota"}`:         44,
-		`sluice_source_up{source="mqtt \"\n\\"}`:             0,
-		`sluice_ingest_raw_total{reason="` + "\ufffd" + `"}`: 1,
-		`sluice_uplink_up{carrier="tcp",path="wlan0"}`:       1,
-		`sluice_uplink_delivered_total`:                      448880,
-		fmt.Sprintf(`sluice_devices{state=%q}`, "offline"):   2,
+		`sluice_healthy`:                                                                 1,
+		`sluice_ingest_readings_total`:                                                   700000,
+		`sluice_backlog_readings{lane="backfill"}`:                                       250000,
+		`sluice_backlog_oldest_seconds{lane="live"}`:                                     0.4,
+		`sluice_store_removed_total{reason="quota"}`:                                     44,
+		`sluice_source_up{source="mqtt \"\n\\"}`:                                         0,
+		`sluice_ingest_raw_total{reason="` + "\ufffd" + `"}`:                             1,
+		`sluice_uplink_up`:                                                               1,
+		`sluice_uplink_carrier_info{carrier="tcp",path="wlan0",remote="192.0.2.1:7600"}`: 1,
+		`sluice_uplink_last_ack_timestamp_seconds`:                                       1.77236639998e+09,
+		`sluice_uplink_delivered_total`:                                                  448880,
+		fmt.Sprintf(`sluice_devices{state=%q}`, "offline"):                               2,
 	} {
 		if v, ok := got[name]; !ok || v != want {
 			t.Errorf("%s: got %v (there: %v), want %v", name, v, ok, want)

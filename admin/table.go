@@ -85,8 +85,13 @@ func (t *table) store(s *Status) {
 			}
 		}
 	}
-	t.line("store", "%s of %s used, %d commits, last %s, longest %s", size(st.UsedBytes), size(st.QuotaBytes), st.Commits,
-		short(seconds(st.CommitSeconds)), short(seconds(st.CommitLongestSeconds)))
+	t.line("store", "%s of %s used, %s%s", size(st.UsedBytes), size(st.QuotaBytes), number(st.Commits, "commit"), commits(st))
+	if st.Paused != "" {
+		t.line("", "PAUSED: %s", st.Paused)
+	}
+	if st.SetAside != "" {
+		t.line("", "damaged file: %s, %s saved out of it", st.SetAside, count(st.Salvaged))
+	}
 	for _, reason := range slices.Sorted(maps.Keys(st.Removed)) {
 		if n := st.Removed[reason]; n > 0 {
 			t.line("", "removed %s: %s", count(n), reason)
@@ -96,12 +101,15 @@ func (t *table) store(s *Status) {
 
 func (t *table) ingest(s *Status) {
 	in := &s.Ingest
-	t.line("in", "%d messages, %s, stored %d, duplicates %d", in.Messages, count(in.Readings), s.Store.Appended, s.Store.Duplicates)
+	t.line("in", "%s, %s, stored %d, duplicates %d", number(in.Messages, "message"), count(in.Readings), s.Store.Appended, s.Store.Duplicates)
+	if in.Nulls > 0 || in.Invalid > 0 {
+		t.line("", "%s without a value, %d marked as no measurement", count(in.Nulls), in.Invalid)
+	}
 	if in.Refused > 0 || in.Dropped > 0 {
-		t.line("", "%d messages refused, %d dropped (QoS 0)", in.Refused, in.Dropped)
+		t.line("", "%s refused, %d dropped (QoS 0)", number(in.Refused, "message"), in.Dropped)
 	}
 	if in.Raw > 0 {
-		t.line("", "%d payloads could not be read and are kept as they came:", in.Raw)
+		t.line("", "not readable, kept as they came: %s (%s)", number(in.Raw, "payload"), byReason(in.RawByReason))
 		const most = 5
 		topics := slices.Collect(maps.Keys(in.RawByTopic))
 		slices.SortFunc(topics, func(a, b string) int {
@@ -115,7 +123,7 @@ func (t *table) ingest(s *Status) {
 		})
 		for i, topic := range topics {
 			if i == most {
-				t.line("", "  and %d topics more", len(topics)-most)
+				t.line("", "  and %s more", number(uint64(len(topics)-most), "topic"))
 				break
 			}
 			t.line("", "  %d %s", in.RawByTopic[topic], topic)
@@ -128,9 +136,13 @@ func (t *table) ingest(s *Status) {
 		}
 		clients := ""
 		if src.Clients > 0 {
-			clients = fmt.Sprintf(", %d clients", src.Clients)
+			clients = ", " + number(uint64(src.Clients), "client")
 		}
-		t.line("", "%s: %s%s%s, %d messages%s", src.Name, word, since(s.Time, src.Since), because(src.Reason), src.Messages, clients)
+		refused := ""
+		if src.Refused > 0 {
+			refused = fmt.Sprintf(", %d refused", src.Refused)
+		}
+		t.line("", "%s: %s%s%s, %s%s%s", src.Name, word, since(s.Time, src.Since), because(src.Reason), number(src.Messages, "message"), refused, clients)
 	}
 }
 
@@ -147,8 +159,25 @@ func (t *table) devices(s *Status) {
 		if !b.Online {
 			word = "OFFLINE"
 		}
-		t.line("bridge", "%s %s %s, %d devices, %d errors%s", b.Base, word, b.Version, b.Devices, b.Errors, because(b.LastError))
+		t.line("bridge", "%s %s %s, %s, %s%s", b.Base, word, b.Version, number(uint64(b.Devices), "device"), number(b.Errors, "error"), because(b.LastError))
 	}
+}
+
+// commits says how long commits take, once there was one.
+func commits(st *Store) string {
+	if st.Commits == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", last %s, longest %s", short(seconds(st.CommitSeconds)), short(seconds(st.CommitLongestSeconds)))
+}
+
+// byReason lists counts as "5 json, 4 utf8".
+func byReason(counts map[string]uint64) string {
+	var list []string
+	for _, reason := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, fmt.Sprintf("%d %s", counts[reason], reason))
+	}
+	return strings.Join(list, ", ")
 }
 
 func since(now, t time.Time) string {
@@ -200,13 +229,16 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
-// count shows a number of readings.
-func count(n uint64) string {
+// number shows how many there are of what one of is called.
+func number(n uint64, one string) string {
 	if n == 1 {
-		return "1 reading"
+		return "1 " + one
 	}
-	return strconv.FormatUint(n, 10) + " readings"
+	return strconv.FormatUint(n, 10) + " " + one + "s"
 }
+
+// count shows a number of readings.
+func count(n uint64) string { return number(n, "reading") }
 
 func validUTF8(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 

@@ -15,6 +15,8 @@ func TestWriteTable(t *testing.T) {
 	fresh.Health = Judge(&fresh, 0)
 	stuck := busy()
 	stuck.Store.Paused = "disk full: free some space"
+	stuck.Store.SetAside, stuck.Store.Salvaged = "/var/lib/sluice/store.db.damaged", 3
+	stuck.Ingest.Messages, stuck.Ingest.Raw, stuck.Ingest.RawByReason = 1, 1, map[string]uint64{"json": 1}
 	stuck.Health = Judge(&stuck, 0)
 	for name, s := range map[string]Status{"busy": busy(), "fresh": fresh, "stuck": stuck} {
 		t.Run(name, func(t *testing.T) {
