@@ -3,8 +3,10 @@
 
 GO       ?= go
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# The clock is never right before this; the commit's time, so that builds repeat.
+BUILT    := $(shell git log -1 --format=%cI 2>/dev/null)
 # -s -w leaves out symbols and debug data: a third of the size.
-GOBUILD  := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+GOBUILD  := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.built=$(BUILT)"
 BINARIES := sluice sluice-collector
 FUZZTIME ?= 5s
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -55,7 +56,11 @@ func open(c *config.Gateway, file string, log *slog.Logger, level *slog.LevelVar
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{file: file, log: log, level: level, started: time.Now(), clock: clock.New(system, built())}
+	var stamps []debug.BuildSetting
+	if info, ok := debug.ReadBuildInfo(); ok {
+		stamps = info.Settings
+	}
+	g := &gateway{file: file, log: log, level: level, started: time.Now(), clock: clock.New(system, clockFloor(built, stamps))}
 	if err := os.MkdirAll(c.Gateway.DataDir, 0o750); err != nil {
 		return nil, fmt.Errorf("data folder: %w; create it for the user of this program, or name another as gateway.data_dir", err)
 	}

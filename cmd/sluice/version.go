@@ -9,8 +9,11 @@ import (
 	"time"
 )
 
-// version is set by the linker.
-var version = "unknown"
+// version and built, the time of the commit as in RFC 3339, are set by the linker.
+var (
+	version = "unknown"
+	built   string
+)
 
 func writeVersion(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if _, err := parse(flag.NewFlagSet("version", flag.ContinueOnError), args, stderr, 0); err != nil {
@@ -20,19 +23,25 @@ func writeVersion(_ context.Context, args []string, stdout, stderr io.Writer) er
 	return err
 }
 
-// built is the time of the commit that the program was built from: it is later
-// than that. Zero if nobody knows.
-func built() time.Time {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return time.Time{}
-	}
-	for _, s := range info.Settings {
+// written is when this line was: a clock that shows less is wrong, however the
+// program was built.
+const written = "2026-01-01T00:00:00Z"
+
+// clockFloor is the latest time known to have passed when the program was built,
+// as the linker was told, or as Go notes of the commit. The file's own time is no
+// help: it is that of whatever clock the machine had that copied it.
+func clockFloor(linked string, settings []debug.BuildSetting) time.Time {
+	known := []string{written, linked}
+	for _, s := range settings {
 		if s.Key == "vcs.time" {
-			if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
-				return t
-			}
+			known = append(known, s.Value)
 		}
 	}
-	return time.Time{}
+	var floor time.Time
+	for _, text := range known {
+		if t, err := time.Parse(time.RFC3339, text); err == nil && t.After(floor) {
+			floor = t
+		}
+	}
+	return floor
 }
