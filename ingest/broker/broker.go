@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -44,9 +45,6 @@ const (
 	windowSize = 256
 	// aliasMaximum is how many topic aliases an MQTT 5 client may set.
 	aliasMaximum = 256
-	// queueSize is how many messages wait for one subscriber, connected (any
-	// QoS) or away (QoS 1 and 2); what does not fit is dropped and counted.
-	queueSize = 1024
 	// sessionExpiry is how long, in seconds, the subscriptions and the queue of
 	// a client that is away are kept.
 	sessionExpiry = 24 * 60 * 60
@@ -103,8 +101,8 @@ type Broker struct {
 	secret   [32]byte // keys the digests of passwords that are held in memory
 
 	directory atomic.Pointer[directory]
-	hashing   sync.Mutex     // one slow password hash at a time
-	resending sync.WaitGroup // goroutines that send what returning clients are owed
+	hashing   sync.Mutex   // one slow password hash at a time
+	waiting   atomic.Int64 // bytes of messages that wait for subscribers
 
 	// subscribed counts changes of subscriptions: what has no subscriber at one
 	// count may have one at the next.
@@ -184,7 +182,7 @@ func (b *Broker) capabilities() *mqtt.Capabilities {
 	c.MaximumClients = int64(b.options.MaxClients)
 	c.MaximumPacketSize = uint32(b.options.MaxPacket)
 	c.MaximumClientWritesPending = queueSize
-	c.MaximumInflight = queueSize
+	c.MaximumInflight = math.MaxUint16 // the allowance decides
 	c.ReceiveMaximum = windowSize
 	c.TopicAliasMaximum = aliasMaximum
 	c.MaximumSessionExpiryInterval = sessionExpiry
@@ -234,7 +232,6 @@ func (b *Broker) Close() error {
 		if err := b.server.Close(); err != nil {
 			b.closeErr = fmt.Errorf("mqtt broker close: %w", err)
 		}
-		b.resending.Wait()
 		if err := b.retained.save(); err != nil {
 			b.closeErr = errors.Join(b.closeErr, err)
 		}
@@ -248,6 +245,9 @@ func (b *Broker) hasSubscribers(topic string) bool {
 	s := b.server.Topics.Subscribers(topic)
 	return len(s.Subscriptions) > 0 || len(s.Shared) > 0
 }
+
+// countSent counts a message to a subscriber for $SYS.
+func (b *Broker) countSent() { atomic.AddInt64(&b.server.Info.MessagesSent, 1) }
 
 // disconnect ends a connection. Only MQTT 5 has a packet with which the server
 // says why (MQTT 5.0, 3.14); the library would send it to older clients too.

@@ -363,3 +363,26 @@ func TestReceiptIDIsFNV1a(t *testing.T) {
 		t.Errorf("got %#x, want %#x", got, want)
 	}
 }
+
+// An MQTT 5 client is told why its packet ended the connection.
+func TestDisconnectSaysWhy(t *testing.T) {
+	b := start(t, Options{Sink: newGroupSink(t, 0), MaxPacket: 1000})
+	for name, c := range map[string]struct {
+		bytes []byte
+		want  byte
+	}{
+		"too large":         {[]byte{0x30, 0xff, 0x7f}, 0x95},
+		"malformed":         {[]byte{0x30, 4, 0, 9, 't', 0}, 0x81},
+		"protocol violated": {encodePacket(t, 5, publish(1, 0, "a/+", "x")), 0x82},
+	} {
+		cl := dial(t, b, 5, name)
+		cl.conn.Write(c.bytes)
+		pk := cl.receive()
+		if pk.FixedHeader.Type != packets.Disconnect || pk.ReasonCode != c.want {
+			t.Errorf("%s: got %s %#x, want Disconnect %#x", name, packets.PacketNames[pk.FixedHeader.Type], pk.ReasonCode, c.want)
+		}
+		if pk, err := cl.read(10 * time.Second); err == nil {
+			t.Errorf("%s: got %s after it, want the end", name, packets.PacketNames[pk.FixedHeader.Type])
+		}
+	}
+}

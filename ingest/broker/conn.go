@@ -28,7 +28,7 @@ const (
 type conn struct {
 	net.Conn
 	broker *Broker
-	outbox *outbox
+	outbox *outbox // what is to be written
 	window *window
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
@@ -40,6 +40,9 @@ type conn struct {
 	account *account
 
 	rights      atomic.Pointer[rights]
+	discard     atomic.Bool   // the next Write
+	told        atomic.Bool   // DISCONNECT has been sent
+	overrun     atomic.Bool   // the library dropped a message: see forgetDropped
 	left        atomic.Uint64 // when the connection ended, counted in ends; 0: it has not
 	established chan struct{} // closed when the session is, or never will be
 	settle      sync.Once
@@ -52,8 +55,6 @@ type conn struct {
 	aliases  []string        // by topic alias; "": not set
 	topics   map[string]bool // whether it has subscribers
 	topicsAt uint64          // Broker.subscribed at which topics holds
-	resend   []packets.Packet
-	discard  bool // the next Write
 }
 
 func newConn(b *Broker, nc net.Conn) *conn {
@@ -64,7 +65,7 @@ func newConn(b *Broker, nc net.Conn) *conn {
 		finished:    make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.outbox = newOutbox(nc)
+	c.outbox = newOutbox(c)
 	c.window = newWindow(c)
 	return c
 }
@@ -97,8 +98,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 
 // Write hands p to the outbox; it does not block.
 func (c *conn) Write(p []byte) (int, error) {
-	if c.discard {
-		c.discard = false
+	if c.discard.CompareAndSwap(true, false) {
 		return len(p), nil
 	}
 	if err := c.outbox.write(p); err != nil {
@@ -107,15 +107,15 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close ends the connection once what has been written to it is out. What waits
-// for the sink on its behalf returns, and publishes that are not durable yet
-// are never acknowledged on it.
+// Close lets the connection end: once the library is through with it and what
+// has been written to it is out. What waits for the sink on its behalf returns,
+// and publishes that are not durable yet are never acknowledged on it.
 func (c *conn) Close() error {
 	c.cancel()
 	c.left.CompareAndSwap(0, c.broker.departures.Add(1))
 	c.window.close()
 	c.settled()
-	c.outbox.close()
+	c.outbox.end()
 	return c.Conn.SetReadDeadline(time.Unix(1, 0))
 }
 
@@ -136,6 +136,45 @@ func (c *conn) resuming() bool {
 	default:
 		return true
 	}
+}
+
+// due returns the packet in flight to the client under the identifier, if it is
+// to be sent now.
+func (c *conn) due(id uint16) (packets.Packet, bool) {
+	pk, ok := c.client.State.Inflight.Get(id)
+	if !ok {
+		c.session.complete(id) // the library dropped it, or it has expired
+		return pk, false
+	}
+	if pk.FixedHeader.Type == packets.Publish && !c.rights.Load().maySubscribe(pk.TopicName) {
+		// It waited for a client that had more rights, or another user.
+		c.drop(id)
+		return pk, false
+	}
+	again, ok := c.session.send(id)
+	pk.FixedHeader.Dup = again && pk.FixedHeader.Type == packets.Publish
+	return pk, ok
+}
+
+// forgetDropped forgets what the library has dropped without saying which it was.
+func (c *conn) forgetDropped() {
+	if !c.overrun.Swap(false) {
+		return
+	}
+	for _, id := range c.session.waits() {
+		if _, ok := c.client.State.Inflight.Get(id); !ok {
+			c.session.complete(id)
+		}
+	}
+}
+
+// drop gives up a message of QoS 1 or 2 for the client.
+func (c *conn) drop(id uint16) {
+	c.session.complete(id)
+	if c.client.State.Inflight.Delete(id) {
+		atomic.AddInt64(&c.broker.server.Info.Inflight, -1)
+	}
+	c.broker.counters.undelivered.Add(1)
 }
 
 // heard reports whether topic has subscribers. It remembers the answer: most

@@ -70,17 +70,21 @@ func (h *hook) OnSessionEstablish(cl *mqtt.Client, pk packets.Packet) {
 	c := connOf(cl)
 	h.broker.arrive(c)
 	h.broker.forgetSession(cl.ID)
-	c.session = &session{}
 	c.sender = "mqtt:" + cl.ID
 	if old, ok := h.broker.server.Clients.Get(cl.ID); ok {
-		ended := pk.Connect.Clean || old.Properties.Clean && old.Properties.ProtocolVersion < 5
-		if oc := connOf(old); oc != nil && !ended {
-			c.session = oc.session
+		c.session = connOf(old).session
+		if pk.Connect.Clean || old.Properties.Clean && old.Properties.ProtocolVersion < 5 {
+			c.session.end()
+			c.session = nil
 		}
+	}
+	if c.session == nil {
+		c.session = newSession(h.broker)
 	}
 }
 
-// OnSessionEstablished lets the client's next connection come.
+// OnSessionEstablished lets messages go to the client, and its next connection
+// come.
 func (h *hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
 	// SetUsers looks only at clients that the library lists already.
 	h.broker.review(cl, h.broker.directory.Load())
@@ -89,37 +93,33 @@ func (h *hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
 	// complete them.
 	cl.State.Inflight.ResetReceiveQuota(math.MaxInt32)
 	c := connOf(cl)
+	c.outbox.resume()
 	c.settled()
-	if len(c.resend) == 0 {
-		c.outbox.resumed()
-		return
-	}
-	c.session.arrange(c.resend)
-	h.broker.resending.Add(1)
-	go func() {
-		defer h.broker.resending.Done()
-		for _, pk := range c.resend {
-			pk.Ignore = true // marks it for OnPacketEncode
-			if cl.WritePacket(pk) != nil {
-				return
-			}
-		}
-		c.outbox.resumed()
-	}()
 }
 
-// OnDisconnect reports packets that are too large: their sender will try again
-// and again, and no packet says why before MQTT 5.
-func (h *hook) OnDisconnect(cl *mqtt.Client, err error, _ bool) {
+// OnDisconnect tells an MQTT 5 client what was wrong with its last packet (MQTT
+// 5.0, 4.13): the library tells it only of packets that it could read.
+func (h *hook) OnDisconnect(cl *mqtt.Client, err error, expire bool) {
+	c := connOf(cl)
+	if expire {
+		c.session.end()
+	}
 	if errors.Is(err, packets.ErrPacketTooLarge) {
+		// Its sender will try again and again, and no packet says why before
+		// MQTT 5.
 		h.broker.counters.refuse(packets.ErrPacketTooLarge.Code)
 		h.broker.log.Warn("mqtt packet larger than the limit, client disconnected",
 			"client", cl.ID, "limit", h.broker.options.MaxPacket)
 	}
+	var code packets.Code
+	if cl.Properties.ProtocolVersion == 5 && !c.told.Load() &&
+		errors.As(err, &code) && code.Code >= packets.ErrUnspecifiedError.Code {
+		_ = c.outbox.write([]byte{packets.Disconnect << 4, 2, code.Code, 0})
+	}
 }
 
-// OnPacketEncode holds messages back until the client may get them, and tells
-// MQTT 5 clients the limits that the library leaves out of CONNACK.
+// OnPacketEncode takes messages for the client to the outbox, and tells MQTT 5
+// clients the limits that the library leaves out of CONNACK.
 func (h *hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet {
 	c := connOf(cl)
 	switch kind := pk.FixedHeader.Type; {
@@ -128,40 +128,48 @@ func (h *hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet
 		pk.Properties.MaximumPacketSize = uint32(h.broker.options.MaxPacket)
 	case kind == packets.Suback || kind == packets.Unsuback:
 		pk.PacketID = c.request
+	case kind == packets.Disconnect:
+		c.told.Store(true)
 	case c.resuming() && (kind == packets.Publish && pk.FixedHeader.Dup || kind == packets.Pubrel):
 		// The library sends what a returning client is owed in any order and
-		// all at once: OnSessionEstablished does so instead.
-		c.resend = append(c.resend, pk)
-		c.discard = true
+		// all at once.
+		c.discard.Store(true)
 	case kind == packets.Publish:
+		m := message{id: pk.PacketID}
 		if pk.FixedHeader.Qos == 0 {
-			c.outbox.admit(false, pk.Ignore)
-		} else if c.outbox.admit(true, pk.Ignore) {
-			c.session.send(pk.PacketID)
+			m.pk = &pk
 		}
-	case kind == packets.Pubrel && pk.Ignore:
-		c.outbox.admit(true, true)
+		if !c.outbox.put(m) {
+			h.broker.counters.undelivered.Add(1)
+		}
+		return packets.Packet{} // it has no type: the library does not write it
 	}
 	return pk
 }
 
-// OnQosPublish, OnQosComplete and OnQosDropped follow the messages of QoS 1 and
-// 2 for a client, connected or away.
+// OnQosPublish notes a message of QoS 1 or 2 that the library has put in flight.
+// The client may be away.
 func (h *hook) OnQosPublish(cl *mqtt.Client, pk packets.Packet, _ int64, _ int) {
-	if pk.FixedHeader.Type == packets.Publish && !pk.FixedHeader.Dup {
-		connOf(cl).session.owe(pk.PacketID)
+	if pk.FixedHeader.Type != packets.Publish || pk.FixedHeader.Dup {
+		return
+	}
+	if c := connOf(cl); !c.session.owe(pk.PacketID, messageSize(&pk)) {
+		c.drop(pk.PacketID)
 	}
 }
 
+// OnQosComplete and OnQosDropped end what OnQosPublish began.
 func (h *hook) OnQosComplete(cl *mqtt.Client, pk packets.Packet) {
-	connOf(cl).session.complete(pk.PacketID)
+	if c := connOf(cl); c.session.complete(pk.PacketID) {
+		c.outbox.completed()
+	}
 }
 
 func (h *hook) OnQosDropped(cl *mqtt.Client, pk packets.Packet) {
 	// The library also drops what it has just moved to the client's next
 	// connection.
-	if c := connOf(cl); c.ctx.Err() == nil {
-		c.session.complete(pk.PacketID)
+	if !cl.IsTakenOver() {
+		h.OnQosComplete(cl, pk)
 	}
 }
 
@@ -184,9 +192,10 @@ func (h *hook) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
 func (h *hook) OnSubscribed(*mqtt.Client, packets.Packet, []byte) { h.broker.subscribed.Add(1) }
 func (h *hook) OnUnsubscribed(*mqtt.Client, packets.Packet)       { h.broker.subscribed.Add(1) }
 
-// OnPublishDropped counts what a slow subscriber did not get.
-func (h *hook) OnPublishDropped(*mqtt.Client, packets.Packet) {
+// OnPublishDropped counts what came faster than the library hands over.
+func (h *hook) OnPublishDropped(cl *mqtt.Client, _ packets.Packet) {
 	h.broker.counters.undelivered.Add(1)
+	connOf(cl).overrun.Store(true)
 }
 
 // OnClientExpired removes what the library leaves behind of an expired session:
@@ -194,6 +203,7 @@ func (h *hook) OnPublishDropped(*mqtt.Client, packets.Packet) {
 func (h *hook) OnClientExpired(cl *mqtt.Client) {
 	h.broker.server.UnsubscribeClient(cl)
 	cl.ClearInflights()
+	connOf(cl).session.end()
 	h.broker.counters.forgotten.Add(1)
 }
 

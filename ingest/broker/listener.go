@@ -118,6 +118,7 @@ func (l *listener) serve(nc net.Conn, establish listeners.EstablishFn) {
 		_ = c.SetDeadline(time.Now().Add(connectTimeout))
 		err := establish(l.id, c)
 		_ = c.Close()
+		c.outbox.close()
 		l.mu.Lock()
 		delete(l.conns, c)
 		l.mu.Unlock()

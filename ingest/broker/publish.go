@@ -41,12 +41,6 @@ func (h *hook) OnPacketRead(cl *mqtt.Client, pk packets.Packet) (packets.Packet,
 	c := connOf(cl)
 	c.outbox.awaitRoom()
 	switch pk.FixedHeader.Type {
-	case packets.Puback, packets.Pubcomp:
-		c.outbox.completed()
-	case packets.Pubrec:
-		if pk.ReasonCode >= packets.ErrUnspecifiedError.Code {
-			c.outbox.completed()
-		}
 	case packets.Publish:
 		c.resolveAlias(&pk)
 		c.in = inbound{id: pk.PacketID, qos: pk.FixedHeader.Qos, dup: pk.FixedHeader.Dup}

@@ -2,10 +2,9 @@ package broker
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
-
-	"github.com/mochi-mqtt/server/v2/packets"
 )
 
 // session is what MQTT has a server remember of a client (MQTT 5.0, 4.1), apart
@@ -20,16 +19,24 @@ type session struct {
 	// may be sent. Nil until the client uses QoS 2.
 	seen, held *identifiers
 
-	// The messages for the client that it has not completed, by identifier: the
-	// library keeps them without their order.
-	owed map[uint16]owed
-	next uint64
+	// The messages of QoS 1 and 2 for the client that it has not completed, by
+	// identifier: the library keeps them without their order.
+	owed    map[uint16]owed
+	waiting allowance // of owed
+	next    uint64
+	// connection counts the connections of the session.
+	connection uint64
 }
 
-// owed is a message of QoS 1 or 2 on its way to the client.
+// owed is a message on its way to the client.
 type owed struct {
 	order uint64
-	sent  bool // at least once
+	size  int
+	sent  uint64 // on which connection last; 0: never
+}
+
+func newSession(b *Broker) *session {
+	return &session{waiting: allowance{all: &b.waiting}, connection: 1}
 }
 
 // identifiers is a set of packet identifiers.
@@ -72,45 +79,80 @@ func (s *session) release(id uint16) bool {
 	return held
 }
 
-// owe notes a new message for the client.
-func (s *session) owe(id uint16) {
+// owe notes a new message for the client. It returns false if there is no room
+// for it.
+func (s *session) owe(id uint16, size int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forget(id)
+	if !s.waiting.take(size) {
+		return false
+	}
 	if s.owed == nil {
 		s.owed = map[uint16]owed{}
 	}
 	s.next++
-	s.owed[id] = owed{order: s.next}
+	s.owed[id] = owed{order: s.next, size: size}
+	return true
 }
 
-// send notes that the message is about to be written.
-func (s *session) send(id uint16) {
+// send notes that a message is about to be written. It returns whether it was
+// written on an earlier connection; it must not be if it was on this one, or is
+// not owed.
+func (s *session) send(id uint16) (again, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o, ok := s.owed[id]; ok {
-		o.sent = true
-		s.owed[id] = o
+	o, ok := s.owed[id]
+	if !ok || o.sent == s.connection {
+		return false, false
 	}
+	again = o.sent != 0
+	o.sent = s.connection
+	s.owed[id] = o
+	return again, true
 }
 
-// complete forgets the message.
-func (s *session) complete(id uint16) {
+// complete forgets a message and returns whether it was sent on the present
+// connection.
+func (s *session) complete(id uint16) (sent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.forget(id)
+}
+
+// forget is complete for a caller that holds s.mu.
+func (s *session) forget(id uint16) (sent bool) {
+	o, ok := s.owed[id]
+	if !ok {
+		return false
+	}
+	s.waiting.give(o.size)
 	delete(s.owed, id)
+	return o.sent == s.connection
 }
 
-// arrange puts the packets that a returning client is owed into the order in
-// which they were first to be sent, and marks those that are repetitions.
-func (s *session) arrange(pks []packets.Packet) {
+// resume begins the next connection and returns the messages that wait for it,
+// in the order in which they were first to be sent.
+func (s *session) resume() []uint16 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	slices.SortFunc(pks, func(a, b packets.Packet) int {
-		return cmp.Compare(s.owed[a.PacketID].order, s.owed[b.PacketID].order)
+	s.connection++
+	return slices.SortedFunc(maps.Keys(s.owed), func(a, b uint16) int {
+		return cmp.Compare(s.owed[a].order, s.owed[b].order)
 	})
-	for i := range pks {
-		if pks[i].FixedHeader.Type == packets.Publish {
-			pks[i].FixedHeader.Dup = s.owed[pks[i].PacketID].sent
-		}
-	}
+}
+
+// waits returns the identifiers of all messages for the client.
+func (s *session) waits() []uint16 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.owed))
+}
+
+// end forgets all messages: nobody will come for them.
+func (s *session) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owed = nil
+	s.waiting.clear()
 }

@@ -25,7 +25,8 @@ type Stats struct {
 	// Unusable are payloads kept as raw readings because their sender could
 	// not be told that they cannot be read.
 	Unusable uint64
-	// Undelivered are messages that a slow local subscriber did not get.
+	// Undelivered are messages that a local subscriber did not get: too many
+	// waited, or this one was too old, too large, or no longer its to read.
 	Undelivered uint64
 	// Unretained are messages that were not retained because of the limits.
 	Unretained uint64

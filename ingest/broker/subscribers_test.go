@@ -303,18 +303,110 @@ func TestOrderAndReceiveMaximum(t *testing.T) {
 	}
 }
 
-// A subscriber that does not read does not hold up its publisher.
+// A subscriber that does not read, or is away, does not hold up its publisher,
+// and what waits for it is bounded in bytes.
 func TestSubscriberThatDoesNotRead(t *testing.T) {
+	for qos := range byte(2) {
+		for _, away := range []bool{false, true} {
+			t.Run(fmt.Sprintf("QoS %d, away %v", qos, away), func(t *testing.T) {
+				sink := newGroupSink(t, 0)
+				sink.discard = true
+				b := start(t, Options{Sink: sink})
+				stuck := dial(t, b, 4, "stuck", keepSession)
+				stuck.subscribe(packets.Subscription{Filter: "#", Qos: qos})
+				ended := b.established("stuck").finished
+				if away {
+					stuck.conn.Close()
+					<-ended
+				}
+				pub := dial(t, b, 4, "sensor")
+				payload := string(make([]byte, 256<<10))
+				for i := range 60 {
+					pub.send(publish(uint16(i+1), 1, "t", payload))
+					pub.expect(packets.Puback, uint16(i+1))
+					if got := b.waiting.Load(); got > queueBytes {
+						t.Fatalf("waiting after message %d: got %d bytes, want at most %d", i+1, got, queueBytes)
+					}
+				}
+				if got := b.Stats().Undelivered; got == 0 && (qos == 1 || !away) {
+					t.Error("undelivered: got 0")
+				}
+				stuck.conn.Close()
+				<-ended
+				dial(t, b, 4, "stuck") // a clean session ends what is left of the other
+				if got := b.waiting.Load(); got != 0 {
+					t.Errorf("waiting after the session's end: got %d bytes, want 0", got)
+				}
+			})
+		}
+	}
+}
+
+// All subscribers together are bounded too.
+func TestQueuesAreBoundedTogether(t *testing.T) {
 	sink := newGroupSink(t, 0)
 	sink.discard = true
 	b := start(t, Options{Sink: sink})
-	dial(t, b, 4, "stuck").subscribe(packets.Subscription{Filter: "#", Qos: 1})
+	for i := range 2 * queuesBytes / queueBytes {
+		c := dial(t, b, 4, fmt.Sprint("away", i), keepSession)
+		c.subscribe(packets.Subscription{Filter: "t", Qos: 1})
+		c.conn.Close()
+		<-b.established(fmt.Sprint("away", i)).finished
+	}
 	pub := dial(t, b, 4, "sensor")
-	payload := string(make([]byte, 64<<10))
-	for i := range 500 {
-		pub.send(publish(uint16(i+1), 1, "t", payload))
+	for i := range uint16(5) {
+		pub.send(publish(i+1, 1, "t", string(make([]byte, 500<<10))))
+		pub.expect(packets.Puback, i+1)
+	}
+	if got := b.waiting.Load(); got > queuesBytes || got < queuesBytes/2 {
+		t.Errorf("waiting: got %d bytes, want at most %d, and more than half of it", got, queuesBytes)
+	}
+}
+
+// A message larger than the client takes is left out, and does not count for
+// what the client has to complete (MQTT 5.0, 3.1.2.11.4).
+func TestMaximumPacketSizeOfSubscriber(t *testing.T) {
+	b := start(t, Options{Sink: newGroupSink(t, 0)})
+	sub := dial(t, b, 5, "reader", func(pk *packets.Packet) {
+		pk.Properties.MaximumPacketSize, pk.Properties.ReceiveMaximum = 100, 2
+	})
+	sub.subscribe(packets.Subscription{Filter: "t", Qos: 1})
+	pub := dial(t, b, 5, "sensor")
+	large := string(make([]byte, 100))
+	for i, p := range []string{large, large, large, "1", large, "2"} {
+		pub.send(publish(uint16(i+1), 1, "t", p))
 		pub.expect(packets.Puback, uint16(i+1))
 	}
+	sub.expectMessage("1")
+	sub.expectMessage("2")
+	sub.expectQuiet()
+	if got := b.Stats().Undelivered; got != 4 {
+		t.Errorf("undelivered: got %d, want 4", got)
+	}
+	if got := b.waiting.Load(); got != 0 {
+		t.Errorf("waiting: got %d bytes, want 0", got)
+	}
+}
+
+// A client gets what waited under its id only as far as it may read it now: it
+// may be another user.
+func TestRightsWhenMessagesHaveWaited(t *testing.T) {
+	b := start(t, Options{Sink: newGroupSink(t, 0),
+		Anonymous: Rights{Publish: []string{"#"}, Subscribe: []string{"open"}},
+		Users:     []User{{Name: "u", Password: "p", Rights: Rights{Subscribe: []string{"#"}}}}})
+	sub := dial(t, b, 4, "same", keepSession, withUser("u", "p"))
+	sub.subscribe(packets.Subscription{Filter: "#", Qos: 1})
+	sub.conn.Close()
+	<-b.established("same").finished
+	pub := dial(t, b, 4, "sensor")
+	for i, topic := range []string{"open", "secret", "open"} {
+		pub.send(publish(uint16(i+1), 1, topic, topic))
+		pub.expect(packets.Puback, uint16(i+1))
+	}
+	sub = dial(t, b, 4, "same", keepSession)
+	sub.expectMessage("open")
+	sub.expectMessage("open")
+	sub.expectQuiet()
 }
 
 // Clients that come with a new id each time do not fill the memory.
