@@ -107,10 +107,7 @@ func TestDamagedFile(t *testing.T) {
 		}
 		return int64(ms[0].root) * pageSize
 	}
-	older := 0
-	if ms, _ := (pageFile{bytes.NewReader(whole), int64(len(whole))}).metas(); ms[0].txid%2 == 0 {
-		older = 1
-	}
+	older := olderMeta(whole)
 	for _, test := range []struct {
 		name    string
 		harm    func(b []byte) []byte
@@ -123,6 +120,11 @@ func TestDamagedFile(t *testing.T) {
 		{"root page", func(b []byte) []byte { clear(b[rootOf(b) : rootOf(b)+pageSize]); return b }, 100},
 		{"root page random", func(b []byte) []byte { scribble(b[rootOf(b):rootOf(b)+pageSize], 1); return b }, 100},
 		{"type of the root page", func(b []byte) []byte { b[rootOf(b)+8] = 0x10; return b }, 100},
+		{"a letter of a bucket's name", func(b []byte) []byte {
+			root := b[rootOf(b) : rootOf(b)+pageSize]
+			root[bytes.Index(root, bucketReceipts)+7] = 'z'
+			return b
+		}, 100},
 		{"half", func(b []byte) []byte { return b[:len(b)/2] }, 1},
 		{"all but the last page", func(b []byte) []byte { return b[:int64(highWater(t, b)-1)*pageSize] }, 50},
 		{"empty", func(b []byte) []byte { return nil }, 0},
@@ -178,6 +180,12 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
+// olderMeta is the number of the meta page that is not the newest.
+func olderMeta(b []byte) int {
+	ms, _ := pageFile{bytes.NewReader(b), int64(len(b))}.metas()
+	return int(1 - ms[0].txid%2)
+}
+
 func highWater(t testing.TB, b []byte) uint64 {
 	ms, err := pageFile{bytes.NewReader(b), int64(len(b))}.metas()
 	if err != nil {
@@ -199,7 +207,8 @@ func TestReceiptsOutliveDamage(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	whole, _, _ := filled(t, o)
-	clear(whole[:pageSize])
+	older := olderMeta(whole)
+	clear(whole[older*pageSize:][:pageSize])
 	if err := os.WriteFile(o.Path, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -408,6 +417,55 @@ func TestDamageWhileRunning(t *testing.T) {
 				t.Errorf("got %v behind %d", got, next-1)
 			}
 		})
+	}
+}
+
+// A commit that meets an I/O error is rolled back, and may be tried again; if the
+// file is damaged as well, that is what the error says, and the process lives.
+func TestFailedCommitOnDamagedFile(t *testing.T) {
+	o := options(t)
+	whole, _, _ := filled(t, o)
+	o.Path = filepath.Join(t.TempDir(), "queue.db")
+	if err := os.WriteFile(o.Path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := openWith(o.Path, &bbolt.Options{OpenFile: func(name string, _ int, mode os.FileMode) (*os.File, error) {
+		return os.OpenFile(name, os.O_RDONLY, mode)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put([]byte("k"), []byte("v")) }
+	for range 2 {
+		if _, err := db.update(write); err == nil || errors.Is(err, errDamaged) {
+			t.Fatalf("a file that cannot be written: %v", err)
+		}
+	}
+	// A page of the live lane, at which the commit itself does not look, loses its
+	// number.
+	pages := pageFile{bytes.NewReader(whole), int64(len(whole))}
+	ms, err := pages.metas()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page int64
+	w := newWalk(pages, ms[0])
+	w.leaf = func(path []string, el element) {
+		if len(path) == 1 && path[0] == "live" {
+			page = el.off / pageSize * pageSize
+		}
+	}
+	w.page(nil, ms[0].root, nil, nil, 0)
+	f, err := os.OpenFile(o.Path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(bytes.Repeat([]byte{0xff}, 8), page); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.update(write); !errors.Is(err, errDamaged) {
+		t.Errorf("a damaged file that cannot be written: %v", err)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -24,6 +26,7 @@ const allocStep = 4 << 20
 // locks inside may be held for ever, so its mapping is left behind.
 type database struct {
 	bolt    *bbolt.DB
+	log     *boltLog
 	broken  atomic.Bool
 	touched atomic.Int64 // bytes of the mapping looked at since it was last let go
 }
@@ -47,15 +50,19 @@ func openDatabase(path string) (*database, error) {
 	return openBolt(path, false)
 }
 
-func openBolt(path string, noSync bool) (db *database, err error) {
+func openBolt(path string, noSync bool) (*database, error) {
+	return openWith(path, &bbolt.Options{NoSync: noSync})
+}
+
+func openWith(path string, o *bbolt.Options) (db *database, err error) {
+	log := &boltLog{Logger: &bbolt.DefaultLogger{Logger: log.New(io.Discard, "", 0)}, path: path}
+	o.Timeout = time.Second
+	o.PageSize = pageSize
+	o.FreelistType = bbolt.FreelistMapType
+	o.NoFreelistSync = true
+	o.Logger = log
 	err = guard("open", func() error {
-		bolt, err := bbolt.Open(path, 0o600, &bbolt.Options{
-			Timeout:        time.Second,
-			PageSize:       pageSize,
-			FreelistType:   bbolt.FreelistMapType,
-			NoFreelistSync: true,
-			NoSync:         noSync,
-		})
+		bolt, err := bbolt.Open(path, 0o600, o)
 		if errors.Is(err, bolterrors.ErrTimeout) {
 			return ErrInUse
 		}
@@ -63,7 +70,7 @@ func openBolt(path string, noSync bool) (db *database, err error) {
 			return err
 		}
 		bolt.AllocSize = allocStep
-		db = &database{bolt: bolt}
+		db = &database{bolt: bolt, log: log}
 		return nil
 	})
 	return db, err
@@ -105,9 +112,31 @@ func (d *database) update(fn func(*bbolt.Tx) error) (id int, err error) {
 		if err := fn(tx); err != nil {
 			return errors.Join(err, tx.Rollback())
 		}
+		d.log.committing = true
+		defer func() { d.log.committing = false }()
 		return tx.Commit()
 	})
 	return id, err
+}
+
+// boltLog is bbolt's logger. A commit that meets an error logs it and then rolls
+// back by walking the whole tree in a goroutine of its own, where a damaged page
+// would end the process. So the first error has the file walked here, and damage
+// ends the commit before bbolt's walk, by a panic for guard.
+type boltLog struct {
+	bbolt.Logger // discards
+	path         string
+	committing   bool // by the goroutine that has the write transaction
+}
+
+func (l *boltLog) Errorf(string, ...any) {
+	if !l.committing {
+		return
+	}
+	l.committing = false
+	if err := whole(l.path); err != nil {
+		panic(err)
+	}
 }
 
 // sizes returns the bytes of the file that pages lie in, used or not, and those

@@ -81,7 +81,7 @@ func FuzzPages(f *testing.F) {
 				t.Errorf("%+v: %v", p, err)
 			}
 		}
-		if _, err := inspectPages(f); err != nil || bytes.Equal(b, whole) {
+		if _, _, err := f.survey(); err != nil || bytes.Equal(b, whole) {
 			return
 		}
 		path := filepath.Join(t.TempDir(), "queue.db")

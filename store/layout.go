@@ -15,6 +15,8 @@ var (
 	bucketDamaged  = []byte("damaged")  // lane and sequence number to a value that failed its checksum
 	bucketLanes    = [reading.Lanes][]byte{[]byte("alarm"), []byte("live"), []byte("backfill")}
 
+	buckets = append([][]byte{bucketMeta, bucketReceipts, bucketDamaged}, bucketLanes[:]...)
+
 	keyState = []byte("state")
 	keyValue = []byte("v") // the only key of a large value's own bucket
 )
@@ -26,7 +28,7 @@ const ownBucket = pageSize / 2
 const maxSetAside = 64
 
 func createBuckets(tx *bbolt.Tx) error {
-	for _, name := range append([][]byte{bucketMeta, bucketReceipts, bucketDamaged}, bucketLanes[:]...) {
+	for _, name := range buckets {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

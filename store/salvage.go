@@ -118,51 +118,72 @@ func inspect(path string) (state, error) {
 		return state{}, err
 	}
 	defer file.Close()
-	st, err := inspectPages(f)
+	st, _, err := f.survey()
 	if err != nil {
 		return state{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return st, nil
 }
 
-func inspectPages(f pageFile) (state, error) {
-	ms, err := f.metas()
-	if err != nil {
-		return state{}, err
+// survey is inspect's work, and counts the pages in use.
+func (f pageFile) survey() (st state, used uint64, err error) {
+	missing := map[string]bool{}
+	for _, name := range buckets {
+		missing[string(name)] = true
 	}
-	if ms[0].pages > uint64(f.size/pageSize) {
-		return state{}, fmt.Errorf("%d bytes, %d pages expected: %w", f.size, ms[0].pages, errDamaged)
-	}
-	w := newWalk(f, ms[0])
-	var st *state
-	lanes := 0
-	w.damage = func(e error) { err = cmp.Or(err, e) }
-	w.leaf = func(path []string, el element) {
-		if len(path) != 1 || path[0] != string(bucketMeta) || string(el.key) != string(keyState) {
-			return
-		}
-		s, e := readState(f, el)
-		if e != nil {
-			err = cmp.Or(err, e)
-			return
-		}
-		st = &s
-	}
-	w.bucket = func(path []string) {
-		for _, name := range bucketLanes {
-			if len(path) == 1 && path[0] == string(name) {
-				lanes++
+	found := false
+	used, err = f.walkTree(func(w *walk) {
+		w.leaf = func(path []string, el element) {
+			if len(path) != 1 || path[0] != string(bucketMeta) || string(el.key) != string(keyState) {
+				return
+			}
+			found = true
+			var err error
+			if st, err = readState(f, el); err != nil {
+				w.damage(err)
 			}
 		}
-	}
-	w.page(nil, ms[0].root, nil, nil, 0)
+		w.bucket = func(path []string) {
+			if len(path) == 1 {
+				delete(missing, path[0])
+			}
+		}
+	})
 	switch {
 	case err != nil:
-		return state{}, err
-	case st == nil || lanes != reading.Lanes:
-		return state{}, fmt.Errorf("no store in it: %w", errDamaged)
+		return state{}, 0, err
+	case !found || len(missing) > 0:
+		return state{}, 0, fmt.Errorf("no whole store in it: %w", errDamaged)
 	}
-	return *st, nil
+	return st, used, nil
+}
+
+// walkTree walks the newest tree, as set up, and returns how many pages it has
+// and the first fault.
+func (f pageFile) walkTree(setUp func(*walk)) (used uint64, err error) {
+	ms, err := f.metas()
+	if err != nil {
+		return 0, err
+	}
+	if ms[0].pages > uint64(f.size/pageSize) {
+		return 0, fmt.Errorf("%d bytes, %d pages expected: %w", f.size, ms[0].pages, errDamaged)
+	}
+	w := newWalk(f, ms[0])
+	w.damage = func(e error) { err = cmp.Or(err, e) }
+	setUp(w)
+	w.page(nil, ms[0].root, nil, nil, 0)
+	return w.used, err
+}
+
+// whole reports what bbolt could trip over in the file at path.
+func whole(path string) error {
+	f, file, err := openPages(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = f.walkTree(func(*walk) {})
+	return err
 }
 
 func readState(f pageFile, el element) (state, error) {
