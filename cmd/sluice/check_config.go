@@ -17,12 +17,11 @@ func checkConfig(_ context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	file := operands[0]
 	_, err = load(file)
-	var faults config.Faults
-	switch {
-	case errors.As(err, &faults):
+	if faults, ok := errors.AsType[config.Faults](err); ok {
 		fmt.Fprint(stdout, faults.Report(file))
 		return errReported
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "%s: ok\n", file)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -23,19 +24,20 @@ func main() {
 // problem is its error.
 type command struct {
 	name, args, about string
+	text              string // of "sluice help NAME"
 	run               func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
 func commands() []command {
 	return []command{
-		{"run", "--config FILE", "be a gateway until SIGTERM or SIGINT; SIGHUP reads FILE again", runGateway},
-		{"status", "[--config FILE | --socket PATH] [--json] [--watch]", "what the running gateway is doing", status},
-		{"check-config", "FILE", "report every fault of a configuration", checkConfig},
-		{"init-config", "", "write a commented configuration", initConfig},
-		{"hash-password", "", "read a password and write its hash, for password_hash", hashPassword},
-		{"push", "FILE|- --to URL [--node NAME] [--token-file FILE]", "push a batch of SenML and keep it until it is accepted", pushBatch},
-		{"store", "check|stat|export FILE", "look at a store that no gateway has open", inspectStore},
-		{"version", "", "write the version", writeVersion},
+		{"run", "[--config FILE]", "be the gateway", runText, runGateway},
+		{"status", "[--config FILE | --socket PATH] [--json] [--watch]", "show what the running gateway is doing", statusText, status},
+		{"check-config", "FILE", "report every fault of a configuration", checkConfigText, checkConfig},
+		{"init-config", "", "write a commented configuration", initConfigText, initConfig},
+		{"hash-password", "", "turn a password into what password_hash wants", hashPasswordText, hashPassword},
+		{"push", "FILE|- --to URL [--node NAME] [--token-file FILE]", "send readings to a gateway until they are accepted", pushText, pushBatch},
+		{"store", "check|stat|export FILE", "look at the store of a gateway that does not run", storeText, inspectStore},
+		{"version", "", "write the version", versionText, writeVersion},
 	}
 }
 
@@ -55,19 +57,27 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		usage(stderr)
 		return 2
 	}
-	switch args[0] {
+	name, args := args[0], args[1:]
+	switch name {
 	case "help", "-h", "-help", "--help":
-		usage(stdout)
-		return 0
+		if len(args) == 0 {
+			usage(stdout)
+			return 0
+		}
+		name, args = args[0], []string{"--help"}
 	}
 	for _, c := range commands() {
-		if c.name != args[0] {
+		if c.name != name {
 			continue
 		}
-		switch err := c.run(ctx, args[1:], stdout, stderr); {
-		case err == nil || errors.Is(err, flag.ErrHelp):
+		switch err := c.run(ctx, args, stdout, stderr); {
+		case err == nil:
+			return 0
+		case errors.Is(err, flag.ErrHelp):
+			c.help(stdout)
 			return 0
 		case errors.Is(err, errUsage):
+			fmt.Fprintf(stderr, "usage: %s\n\"sluice help %s\" says more.\n", c.synopsis(), c.name)
 			return 2
 		case errors.Is(err, errReported):
 			return 1
@@ -76,7 +86,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			return 1
 		}
 	}
-	fmt.Fprintf(stderr, "sluice: unknown command %q\n", args[0])
+	fmt.Fprintf(stderr, "sluice: unknown command %q\n", name)
 	usage(stderr)
 	return 2
 }
@@ -84,23 +94,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func usage(w io.Writer) {
 	fmt.Fprint(w, "usage: sluice COMMAND\n\n")
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-13s %s\n", c.name, c.about)
-		if c.args != "" {
-			fmt.Fprintf(w, "  %-13s   %s\n", "", c.args)
-		}
+		fmt.Fprintf(w, "  %-14s %s\n", c.name, c.about)
 	}
+	fmt.Fprint(w, "\n\"sluice help COMMAND\" says more about one of them.\n")
+}
+
+func (c *command) synopsis() string { return strings.TrimRight("sluice "+c.name+" "+c.args, " ") }
+
+func (c *command) help(w io.Writer) {
+	fmt.Fprintf(w, "sluice %s: %s\n\nusage: %s\n\n%s", c.name, c.about, c.synopsis(), c.text)
 }
 
 // parse reads a command's flags, which may stand before, between and behind its
 // operands, and returns the operands, of which there must be so many.
 func parse(flags *flag.FlagSet, args []string, stderr io.Writer, operands int) ([]string, error) {
-	flags.SetOutput(stderr)
+	flags.SetOutput(io.Discard) // what is wrong is said here, once
 	var found []string
 	for {
 		if err := flags.Parse(args); err != nil {
 			if errors.Is(err, flag.ErrHelp) {
 				return nil, err
 			}
+			fmt.Fprintf(stderr, "sluice %s: %v\n", flags.Name(), err)
 			return nil, errUsage
 		}
 		if flags.NArg() == 0 {
@@ -109,7 +124,7 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer, operands int) (
 		found, args = append(found, flags.Arg(0)), flags.Args()[1:]
 	}
 	if len(found) != operands {
-		fmt.Fprintf(stderr, "sluice %s: %d arguments given, %d wanted\n", flags.Name(), len(found), operands)
+		fmt.Fprintf(stderr, "sluice %s: arguments given: %d, wanted: %d\n", flags.Name(), len(found), operands)
 		return nil, errUsage
 	}
 	return found, nil

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -246,7 +245,7 @@ func (g *gateway) startPush(p config.Push) (func(), error) {
 	handler := push.New(push.Options{Sink: sink{g.store}, Pushed: g.decoder.Pushed, Now: g.clock.Now, Tokens: tokens, MaxBody: int64(p.MaxBody), Logger: g.log})
 	listener, err := net.Listen("tcp", p.Listen)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; choose another push.listen, or stop what listens there", err)
 	}
 	if p.TLSCert != "" {
 		secure, err := serverTLS(p.TLSCert, p.TLSKey)
@@ -316,7 +315,7 @@ func authorities(file string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("%s: %w", file, errors.New("holds no certificate"))
+		return nil, fmt.Errorf("%s: holds no certificate; give a PEM file that begins with -----BEGIN CERTIFICATE-----", file)
 	}
 	return pool, nil
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"syscall"
 
 	"sluice/admin"
+	"sluice/config"
 )
 
 const (
@@ -31,6 +34,10 @@ func runGateway(ctx context.Context, args []string, _, stderr io.Writer) error {
 		debug.SetMemoryLimit(memoryLimit)
 	}
 	c, err := load(*file)
+	if faults, ok := errors.AsType[config.Faults](err); ok {
+		fmt.Fprint(stderr, faults.Report(*file))
+		return errReported
+	}
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"time"
 
 	"sluice/reading"
@@ -17,7 +19,13 @@ func inspectStore(_ context.Context, args []string, stdout, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
-	switch what, file := operands[0], operands[1]; what {
+	what, file := operands[0], operands[1]
+	if info, err := os.Stat(file); err != nil {
+		return fmt.Errorf("%w; name the file store.db in the gateway's data folder", err)
+	} else if info.IsDir() {
+		return fmt.Errorf("%s is a folder; name the file in it, %s", file, filepath.Join(file, "store.db"))
+	}
+	switch what {
 	case "check":
 		return storeCheck(file, stdout)
 	case "stat":
@@ -30,10 +38,9 @@ func inspectStore(_ context.Context, args []string, stdout, stderr io.Writer) er
 			err = flushed
 		}
 		return err
-	default:
-		fmt.Fprintf(stderr, "sluice store: unknown %q: write check, stat or export\n", what)
-		return errUsage
 	}
+	fmt.Fprintf(stderr, "sluice store: unknown %q: write check, stat or export\n", what)
+	return errUsage
 }
 
 func storeCheck(file string, w io.Writer) error {
