@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"math"
+	"sync/atomic"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -92,6 +93,7 @@ func (h *hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
 	// QoS 2 messages that it sends, and disconnect a client that is slow to
 	// complete them.
 	cl.State.Inflight.ResetReceiveQuota(math.MaxInt32)
+	h.catchUp(cl)
 	c := connOf(cl)
 	c.outbox.resume()
 	c.settled()
@@ -153,8 +155,34 @@ func (h *hook) OnQosPublish(cl *mqtt.Client, pk packets.Packet, _ int64, _ int) 
 	if pk.FixedHeader.Type != packets.Publish || pk.FixedHeader.Dup {
 		return
 	}
-	if c := connOf(cl); !c.session.owe(pk.PacketID, messageSize(&pk)) {
+	c := connOf(cl)
+	if cl.IsTakenOver() {
+		c.session.missed(pk)
+		if now, ok := h.broker.server.Clients.Get(cl.ID); ok && now != cl {
+			h.catchUp(now)
+		}
+		return
+	}
+	if !c.session.owe(pk.PacketID, messageSize(&pk)) {
 		c.drop(pk.PacketID)
+	}
+}
+
+// catchUp gives the client what its former connection could not keep.
+func (h *hook) catchUp(cl *mqtt.Client) {
+	c := connOf(cl)
+	for _, pk := range c.session.takeMissed() {
+		id, err := cl.NextPacketID()
+		if err != nil {
+			h.broker.counters.undelivered.Add(1)
+			continue
+		}
+		pk.PacketID = uint16(id)
+		if cl.State.Inflight.Set(pk) {
+			atomic.AddInt64(&h.broker.server.Info.Inflight, 1)
+		}
+		h.OnQosPublish(cl, pk, pk.Created, 0)
+		c.outbox.put(message{id: pk.PacketID})
 	}
 }
 

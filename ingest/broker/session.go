@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/mochi-mqtt/server/v2/packets"
 )
 
 // session is what MQTT has a server remember of a client (MQTT 5.0, 4.1), apart
@@ -26,6 +28,10 @@ type session struct {
 	next    uint64
 	// connection counts the connections of the session.
 	connection uint64
+	// late are messages that the library gave to a connection which had lost
+	// the session to its successor in the same instant.
+	late  []packets.Packet
+	ended bool // nobody will come for anything
 }
 
 // owed is a message on its way to the client.
@@ -85,7 +91,7 @@ func (s *session) owe(id uint16, size int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(id)
-	if !s.waiting.take(size) {
+	if s.ended || !s.waiting.take(size) {
 		return false
 	}
 	if s.owed == nil {
@@ -149,10 +155,28 @@ func (s *session) waits() []uint16 {
 	return slices.Collect(maps.Keys(s.owed))
 }
 
+// missed keeps a message for the successor of its connection.
+func (s *session) missed(pk packets.Packet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.late = append(s.late, pk)
+	}
+}
+
+// takeMissed returns what missed has kept, once.
+func (s *session) takeMissed() []packets.Packet {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	late := s.late
+	s.late = nil
+	return late
+}
+
 // end forgets all messages: nobody will come for them.
 func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.owed = nil
+	s.owed, s.late, s.ended = nil, nil, true
 	s.waiting.clear()
 }

@@ -460,3 +460,22 @@ func TestSubscribeWhileMessagesWait(t *testing.T) {
 		})
 	}
 }
+
+// A message that comes while its subscriber's session moves to a new connection
+// is not lost.
+func TestMessageDuringTakeover(t *testing.T) {
+	b := start(t, Options{Sink: newGroupSink(t, 0)})
+	sub := dial(t, b, 4, "reader", keepSession)
+	sub.subscribe(packets.Subscription{Filter: "t", Qos: 1})
+	old, _ := b.server.Clients.Get("reader")
+	sub = dial(t, b, 4, "reader", keepSession)
+	// What the library does for a publisher that found the old client.
+	pk := publish(1, 1, "t", "late")
+	old.State.Inflight.Set(pk)
+	b.hook.OnQosPublish(old, pk, 0, 0)
+	sub.expectMessage("late")
+	sub.expectQuiet()
+	if got := b.waiting.Load(); got != 0 {
+		t.Errorf("waiting: got %d bytes, want 0", got)
+	}
+}
