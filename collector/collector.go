@@ -19,7 +19,7 @@ const (
 	drainTimeout     = 5 * time.Second
 	writeTimeout     = 15 * time.Second // of an ack that a gateway does not take in
 	idleLeast        = 30 * time.Second // however often a gateway says it pings
-	idleMost         = time.Hour
+	keepaliveMost    = time.Hour        // nor how rarely
 )
 
 // Listener accepts carriers of gateways that proved who they are.

@@ -50,12 +50,12 @@ func newLink(c uplink.Carrier, srv service, in *wire.Reader, ses *session, hello
 	if err != nil {
 		return nil, err
 	}
-	keepalive := time.Duration(min(hello.Keepalive, uint64(idleMost/time.Millisecond))) * time.Millisecond
+	keepalive := time.Duration(min(hello.Keepalive, uint64(keepaliveMost/time.Millisecond))) * time.Millisecond
 	return &link{
 		carrier: c, service: srv, session: ses, hello: hello,
 		in:     wire.NewReader(unpack, ses.opt.Limits.MaxFrame),
 		unpack: unpack,
-		idle:   min(max(3*keepalive, idleLeast), idleMost),
+		idle:   max(3*keepalive, idleLeast),
 		wake:   make(chan struct{}, 1),
 	}, nil
 }
@@ -90,7 +90,7 @@ func (l *link) read() error {
 		if err != nil {
 			return err
 		}
-		l.session.seen()
+		l.session.heard(l)
 		if err := l.handle(t, body); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/reading"
+	"sluice/uplink"
 	"sluice/uplink/carriertest"
 	"sluice/uplink/wire"
 )
@@ -344,4 +345,120 @@ func TestRulesBroken(t *testing.T) {
 			again.end.Close()
 		})
 	}
+}
+
+// An ack does not go to a carrier that died without a trace only because it
+// brought the readings.
+func TestAckOnLivingCarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutput("a")
+		out.delay = 5 * time.Second
+		far := startCollector(t, out)
+		defer far.stop()
+		dead := knock(t, far, nil)
+		dead.welcome()
+		dead.send(0, 1, 10)
+		<-time.After(100 * time.Millisecond)
+		dead.end.Cut()
+		living := knock(t, far, nil)
+		if got := living.welcome().Lanes[reading.Live]; got.Durable != 0 || got.Received != 10 {
+			t.Errorf("resume: got %+v, want 10 in memory", got)
+		}
+		start := time.Now()
+		living.acked(10)
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("the ack came after %v", took)
+		}
+		living.end.Close()
+		dead.end.Close()
+	})
+}
+
+// What came out of order takes no memory once the carriers that brought it have
+// left, whatever ended them.
+func TestHeldIsForgotten(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(t *testing.T, far *far, g *gate)
+	}{
+		{"the carrier ends", func(t *testing.T, far *far, g *gate) { g.end.Close() }},
+		{"a new store", func(t *testing.T, far *far, g *gate) {
+			again := knock(t, far, func(h *wire.Hello) { h.Epoch = 78 })
+			again.welcome()
+			again.end.Close()
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			far := startCollector(t, newOutput("a"))
+			defer far.stop()
+			g := knock(t, far, nil)
+			g.welcome()
+			g.send(100, 101, 200)
+			synctest.Wait()
+			<-time.After(100 * time.Millisecond)
+			if far.c.Stats().Memory == 0 {
+				t.Fatalf("%s: nothing is held", c.name)
+			}
+			c.end(t, far, g)
+			within(t, time.Second, c.name, func() bool { return far.c.Stats().Memory == 0 })
+		})
+	}
+}
+
+// Out-of-order frames leave room for the ones that they wait for, however small
+// the memory.
+func TestHeldLeavesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutput("a")
+		far := startCollector(t, out)
+		far.stop()
+		far.opt.Limits.Memory = 1000
+		far.start()
+		defer far.stop()
+		a, b := knock(t, far, nil), knock(t, far, nil)
+		a.welcome()
+		b.welcome()
+		a.rude = true
+		a.send(10, 11, 400) // larger than all the memory
+		<-time.After(100 * time.Millisecond)
+		b.send(0, 1, 10)
+		b.acked(10)
+		b.end.Close()
+		a.end.Close()
+	})
+}
+
+// However many frames wait, the one they wait for is taken.
+func TestHeldMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutput("a")
+		far := startCollector(t, out)
+		defer far.stop()
+		g := knock(t, far, nil)
+		g.welcome()
+		go io.Copy(io.Discard, g.end)
+		const most = 4096
+		for i := range uint64(most) {
+			g.send(1+i, 2+i, 2+i)
+		}
+		g.send(0, 1, 1)
+		within(t, time.Minute, "all written", func() bool { return out.count(stream(reading.Live)) == most+1 })
+		g.end.Close()
+	})
+}
+
+// A gateway that pings once an hour, the longest there is, is not taken for
+// silent in between.
+func TestRarePings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		far := startCollector(t, newOutput("a"))
+		defer far.stop()
+		n := startUplink(q, func(o *uplink.Options) { o.Keepalive = time.Hour }, &path{link: carriertest.Link{Delay: 50 * time.Millisecond}, to: far.now.Load})
+		defer n.stop()
+		<-time.After(24 * time.Hour)
+		if got := n.Stats().Retries; got != 0 {
+			t.Errorf("%d reconnections in a day", got)
+		}
+	})
 }

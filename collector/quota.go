@@ -47,12 +47,12 @@ func (q *quota) give(n int) {
 	}
 }
 
-// spare takes n only if more than half is left, and never waits: what waits for
+// spare takes n only if half is left afterwards, and never waits: what waits for
 // something else to come must not keep that out.
 func (q *quota) spare(n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.free <= q.total/2 {
+	if q.free-n < q.total/2 {
 		return false
 	}
 	q.free -= n

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	errEpoch    = errors.New("the gateway came back with a new store")
+	errEpoch    = errors.New("the gateway came back with a new store: if another gateway has the same certificate, give each its own")
 	errNewer    = errors.New("a newer process of the same gateway took over: if two gateways share a certificate, give each its own")
 	errReplaced = errors.New("the session ended while a carrier joined")
 )
@@ -32,10 +32,11 @@ type session struct {
 	joining  chan struct{} // holds a token while a carrier joins, so that outputs are asked once
 	streams  [reading.Lanes]*stream
 
-	mu    sync.Mutex // guards what follows
-	id    wire.SessionID
-	links []*link
-	ended bool
+	mu     sync.Mutex // guards what follows
+	id     wire.SessionID
+	links  []*link
+	latest *link // of links the one heard from last, nil if there are none
+	ended  bool
 }
 
 func newSession(c *Collector, hello wire.Hello) *session {
@@ -43,11 +44,19 @@ func newSession(c *Collector, hello wire.Hello) *session {
 	for i := range s.streams {
 		s.streams[i] = newStream(s, reading.Lane(i))
 	}
-	s.seen()
+	s.lastSeen.Store(time.Now().UnixNano())
 	return s
 }
 
-func (s *session) seen() { s.lastSeen.Store(time.Now().UnixNano()) }
+// heard notes a sign of life on a carrier.
+func (s *session) heard(l *link) {
+	s.lastSeen.Store(time.Now().UnixNano())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest != l && slices.Contains(s.links, l) {
+		s.latest = l
+	}
+}
 
 // join takes a carrier in and says where each lane goes on. A carrier of a newer
 // process of the gateway ends those of the older one.
@@ -74,6 +83,7 @@ func (s *session) join(ctx context.Context, l *link) ([reading.Lanes]wire.Resume
 	}
 	first := len(s.links) == 0
 	s.links = append(s.links, l)
+	s.latest = l
 	s.mu.Unlock()
 	for _, o := range old {
 		o.end(wire.Close{Code: wire.CodeSuperseded, Reason: errNewer.Error()})
@@ -90,11 +100,31 @@ func (s *session) join(ctx context.Context, l *link) ([reading.Lanes]wire.Resume
 	return resume, nil
 }
 
-// leave takes a carrier out. What came on it stays.
-func (s *session) leave(l *link) {
+func (s *session) has(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return slices.Contains(s.links, l)
+}
+
+// leave takes a carrier out. What came on it stays while the session has others;
+// after the last one, what is out of order is forgotten, for the gateway sends it
+// again.
+func (s *session) leave(l *link) {
+	s.mu.Lock()
 	s.links = slices.DeleteFunc(s.links, func(o *link) bool { return o == l })
+	last := len(s.links) == 0
+	switch {
+	case last:
+		s.latest = nil
+	case s.latest == l:
+		s.latest = s.links[len(s.links)-1]
+	}
+	s.mu.Unlock()
+	if last {
+		for _, st := range s.streams {
+			st.forgetHeld()
+		}
+	}
 }
 
 // supersede ends all carriers and lets none join any more. Readings already
@@ -102,26 +132,22 @@ func (s *session) leave(l *link) {
 func (s *session) supersede(reason error) {
 	s.mu.Lock()
 	links := s.links
-	s.links, s.ended = nil, true
+	s.links, s.latest, s.ended = nil, nil, true
 	s.mu.Unlock()
 	for _, l := range links {
 		l.end(wire.Close{Code: wire.CodeSuperseded, Reason: reason.Error()})
 	}
 }
 
-// ack has a lane's state told to the gateway, on the carrier that brought the
-// readings if it is still there.
-func (s *session) ack(lane reading.Lane, l *link, ranges bool) {
+// ack has a lane's state told to the gateway, on the carrier that was heard from
+// last: the one that brought the readings may be dead without a trace.
+func (s *session) ack(lane reading.Lane, ranges bool) {
 	s.mu.Lock()
-	if !slices.Contains(s.links, l) {
-		if len(s.links) == 0 {
-			s.mu.Unlock()
-			return // the next Welcome tells
-		}
-		l = s.links[0]
-	}
+	l := s.latest
 	s.mu.Unlock()
-	l.ack(lane, ranges)
+	if l != nil { // else the next Welcome tells
+		l.ack(lane, ranges)
+	}
 }
 
 // idle says that the session can be forgotten without loss.

@@ -44,7 +44,6 @@ type piece struct {
 	segment reading.Segment // Count is 0 if there is none
 	through uint64          // everything up to here has come, this piece included
 	bytes   int
-	link    *link
 }
 
 // stream puts the frames of one lane in order and hands them to its writer.
@@ -86,16 +85,10 @@ func (s *stream) idle() bool {
 // collector holds in memory, so it is not told.
 func (s *stream) resume(ctx context.Context, first, newer bool) (wire.Resume, error) {
 	s.mu.Lock()
-	if newer {
-		s.dropHeld()
-	}
+	was := s.last
 	if s.resolved && (!first || s.writing || len(s.ready) > 0) {
 		defer s.mu.Unlock()
-		r := wire.Resume{Durable: s.durable, Received: s.last}
-		if newer {
-			r.Received = r.Durable
-		}
-		return r, nil
+		return s.inMemory(newer), nil
 	}
 	s.mu.Unlock()
 	lasts := make([]uint64, len(s.session.opt.Outputs))
@@ -110,6 +103,9 @@ func (s *stream) resume(ctx context.Context, first, newer bool) (wire.Resume, er
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.resolved && s.last != was {
+		return s.inMemory(newer), nil // a carrier that was superseded had still more to read
+	}
 	s.resolved = true
 	s.lasts = lasts
 	s.durable = slices.Min(lasts)
@@ -117,12 +113,25 @@ func (s *stream) resume(ctx context.Context, first, newer bool) (wire.Resume, er
 	return wire.Resume{Durable: s.durable, Received: s.durable}, nil
 }
 
-// dropHeld forgets what is out of order. The caller holds mu.
-func (s *stream) dropHeld() {
-	for _, f := range s.held {
-		s.release(f.bytes)
+// inMemory is where the lane goes on by what is known here. The caller holds mu.
+func (s *stream) inMemory(newer bool) wire.Resume {
+	if newer {
+		return wire.Resume{Durable: s.durable, Received: s.durable}
 	}
-	s.held = nil
+	return wire.Resume{Durable: s.durable, Received: s.last}
+}
+
+// forgetHeld lets go of what is out of order and came on carriers that left.
+func (s *stream) forgetHeld() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = slices.DeleteFunc(s.held, func(f frame) bool {
+		gone := !s.session.has(f.link)
+		if gone {
+			s.release(f.bytes)
+		}
+		return gone
+	})
 }
 
 // release gives back memory. The caller holds mu.
@@ -150,9 +159,10 @@ func (s *stream) receive(ctx context.Context, f frame) error {
 	case f.Through <= s.last:
 		s.duplicates += count(f.Segments)
 		s.release(f.bytes)
-		s.session.ack(s.name.Lane, f.link, false)
+		s.session.ack(s.name.Lane, false)
 		return nil
-	case total > int64(f.bytes) && total > windowSlack*int64(s.session.opt.Limits.Unacked), len(s.held) >= heldMost:
+	case total > int64(f.bytes) && total > windowSlack*int64(s.session.opt.Limits.Unacked),
+		f.Prev > s.last && len(s.held) >= heldMost:
 		s.release(f.bytes)
 		return fmt.Errorf("lane %s: %w", s.name.Lane, errWindow)
 	}
@@ -160,7 +170,7 @@ func (s *stream) receive(ctx context.Context, f frame) error {
 	s.held = slices.Insert(s.held, i, f)
 	s.order()
 	if len(s.held) > 0 {
-		s.session.ack(s.name.Lane, f.link, true)
+		s.session.ack(s.name.Lane, true)
 	}
 	s.startWriter(f.link.service)
 	return nil
@@ -200,11 +210,11 @@ func (s *stream) order() {
 			}
 			left -= len(seg.Data)
 			s.last = seg.Last()
-			s.ready = append(s.ready, piece{segment: seg, through: s.last, bytes: len(seg.Data), link: f.link})
+			s.ready = append(s.ready, piece{segment: seg, through: s.last, bytes: len(seg.Data)})
 		}
 		if f.Through > s.last || len(s.ready) > 0 {
 			s.last = max(s.last, f.Through)
-			s.ready = append(s.ready, piece{through: s.last, bytes: left, link: f.link})
+			s.ready = append(s.ready, piece{through: s.last, bytes: left})
 			continue
 		}
 		s.release(left)

@@ -40,7 +40,7 @@ func (s *stream) write(ctx context.Context) {
 		}
 		unreadable := sc.decode(pieces, after)
 		err := each(s.session.opt.Outputs, func(i int, o Output) error {
-			return s.writeOutput(ctx, i, o, sc.deliveries, pieces[0].link)
+			return s.writeOutput(ctx, i, o, sc.deliveries)
 		})
 		if !s.wrote(pieces, unreadable, err) {
 			return
@@ -87,10 +87,9 @@ func (s *stream) wrote(pieces []piece, unreadable uint64, err error) bool {
 	}
 	s.unreadable += unreadable
 	s.durable = after
-	link := pieces[len(pieces)-1].link
 	clear(s.ready[:len(pieces)]) // let go of the frames
 	s.ready = s.ready[len(pieces):]
-	s.session.ack(s.name.Lane, link, false)
+	s.session.ack(s.name.Lane, false)
 	return true
 }
 
@@ -139,7 +138,7 @@ func (sc *scratch) decode(pieces []piece, after uint64) (unreadable uint64) {
 
 // writeOutput makes an output hold ds, however often it must be tried; it
 // returns an error only when ctx ends.
-func (s *stream) writeOutput(ctx context.Context, i int, o Output, ds []Delivery, l *link) error {
+func (s *stream) writeOutput(ctx context.Context, i int, o Output, ds []Delivery) error {
 	pause := retryFirst
 	for {
 		err := s.tryOutput(ctx, i, o, ds)
@@ -152,15 +151,19 @@ func (s *stream) writeOutput(ctx context.Context, i int, o Output, ds []Delivery
 		}
 		if errors.Is(err, ErrConflict) {
 			s.session.conflicts.Add(1)
-			if s.lasts[i], err = o.Last(ctx, s.name); err == nil && pause == retryFirst {
-				pause *= 2
-				continue
+			var last uint64
+			if last, err = o.Last(ctx, s.name); err == nil {
+				s.lasts[i] = last
+				if pause == retryFirst {
+					pause *= 2
+					continue
+				}
 			}
 		}
 		if err != nil {
 			s.setFault(i, o, err)
 		}
-		s.session.ack(s.name.Lane, l, true) // the gateway need not send again, nor give up
+		s.session.ack(s.name.Lane, true) // the gateway need not send again, nor give up
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
