@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
@@ -268,6 +269,28 @@ func TestRandomDamage(t *testing.T) {
 	}
 	if n := len(setAsideFiles(o.Path)); n > keptFiles {
 		t.Errorf("%d damaged files kept, want at most %d", n, keptFiles)
+	}
+}
+
+// Set aside while the clock has not been set, a file is still the newest.
+func TestSetAsideAtFirstOfJanuary1970(t *testing.T) {
+	o := options(t)
+	o.Now = func() int64 { return 0 }
+	for i := range keptFiles {
+		if err := os.WriteFile(fmt.Sprintf("%s.damaged-2026010%dT000000Z", o.Path, i+1), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(o.Path, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, o)
+	st := s.Stats()
+	if b, err := os.ReadFile(st.SetAside); err != nil || string(b) != "damaged" {
+		t.Errorf("%q is set aside, %q in it, %v", st.SetAside, b, err)
+	}
+	if n := len(setAsideFiles(o.Path)); n != keptFiles {
+		t.Errorf("%d files kept, want %d", n, keptFiles)
 	}
 }
 

@@ -175,3 +175,37 @@ func TestOpenOnFullDisk(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A damaged file is rebuilt on a disk that older damaged ones fill: they go
+// first, what can still be delivered does not.
+func TestRebuildOnFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t, 24<<20)
+	o := options(t)
+	o.Path = filepath.Join(dir, "queue.db")
+	s := open(t, o)
+	const sent = 80 // 8 MB
+	for i := range sent {
+		mustPut(t, s, bulky(reading.Live, fmt.Sprintf("%d.", i), 100_000))
+	}
+	s.Close()
+	old := o.Path + ".damaged-19700101T000000Z"
+	if err := os.WriteFile(old, make([]byte, 9<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(o.Path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(make([]byte, 2*pageSize), 0); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, o)
+	if got, _ := drain(t, s, reading.Live, 0); len(got) != sent {
+		t.Errorf("%d readings kept, want %d", len(got), sent)
+	}
+	if st := s.Stats(); !exists(st.SetAside) || exists(old) {
+		t.Errorf("%+v", st)
+	}
+}

@@ -346,17 +346,20 @@ func (s *Store) setAside(known *state, cause error) (state, error) {
 			return state{}, err
 		}
 	}
-	var saved uint64
 	err := createDatabase(path, &st, func(db *database) error {
 		if err := fillReceipts(db, found.receipts); err != nil {
 			return err
 		}
-		err := fillPieces(db, &st, found.f, pieces, &saved)
-		if diskFull(err) && s.ballast.release() {
-			err = fillPieces(db, &st, found.f, pieces[segmentsSaved(pieces, saved):], &saved)
+		pieces, err := fillPieces(db, &st, found.f, pieces)
+		if diskFull(err) {
+			// What cannot be delivered makes room for what can.
+			s.ballast.release()
+			removeOldest(path, aside, 1)
+			pieces, err = fillPieces(db, &st, found.f, pieces)
 		}
 		if diskFull(err) {
-			s.opt.Logger.Error("the disk is full: the rest of the damaged file stays in it", "file", aside)
+			s.opt.Logger.Error("the disk is full: the rest of the damaged file stays in it; sluice store export reads it",
+				"file", aside, "values", len(pieces))
 			err = nil
 		}
 		return err
@@ -364,13 +367,15 @@ func (s *Store) setAside(known *state, cause error) (state, error) {
 	if err != nil {
 		if linked {
 			os.Remove(aside)
+		} else {
+			err = errors.Join(err, os.Rename(aside, path))
 		}
 		return state{}, err
 	}
-	s.c.setAside, s.c.cause, s.c.salvaged = aside, cause.Error(), saved
+	s.c.setAside, s.c.cause, s.c.salvaged = aside, cause.Error(), st.readings()
 	s.opt.Logger.Error("the store's file was damaged: it is set aside, what could be read is kept",
-		"cause", cause, "file", aside, "readings", saved)
-	removeOldest(path)
+		"cause", cause, "file", aside, "readings", st.readings())
+	removeOldest(path, aside, keptFiles)
 	return st, nil
 }
 
@@ -443,8 +448,8 @@ func fillReceipts(db *database, stored map[string][]byte) error {
 }
 
 // fillPieces copies values into a new file, some at a time, and counts them in
-// st. saved is how many readings were copied.
-func fillPieces(db *database, st *state, f pageFile, pieces []piece, saved *uint64) error {
+// st. rest are those that an error left out.
+func fillPieces(db *database, st *state, f pageFile, pieces []piece) (rest []piece, err error) {
 	const step = 4 << 20
 	for len(pieces) > 0 {
 		n, size := 0, 0
@@ -471,26 +476,16 @@ func fillPieces(db *database, st *state, f pageFile, pieces []piece, saved *uint
 			return nil
 		})
 		if err != nil {
-			return err
+			return pieces, err
 		}
 		for _, p := range pieces[:n] {
 			lane := &st.lanes[p.lane]
 			lane.readings += uint64(p.count)
 			lane.bytes += uint64(p.size)
-			*saved += uint64(p.count)
 		}
 		pieces = pieces[n:]
 	}
-	return nil
-}
-
-// segmentsSaved is how many of pieces hold the first saved readings.
-func segmentsSaved(pieces []piece, saved uint64) int {
-	n := 0
-	for ; n < len(pieces) && saved > 0; n++ {
-		saved -= uint64(pieces[n].count)
-	}
-	return n
+	return nil, nil
 }
 
 // setAsideFiles lists the damaged files beside path, oldest first.
@@ -509,12 +504,12 @@ func setAsideFiles(path string) []string {
 	return names
 }
 
-// removeOldest keeps the damaged files of a failing card from filling it.
-func removeOldest(path string) {
-	files := setAsideFiles(path)
-	for len(files) > keptFiles {
+// removeOldest keeps the damaged files of a failing card from filling it: keep
+// remain, and newest among them, whatever the clock was when it got its name.
+func removeOldest(path, newest string, keep int) {
+	files := slices.DeleteFunc(setAsideFiles(path), func(name string) bool { return name == newest })
+	for _, name := range files[:max(0, len(files)+1-keep)] {
 		// A directory with something in it stays; it is nothing of ours.
-		_ = os.Remove(files[0])
-		files = files[1:]
+		_ = os.Remove(name)
 	}
 }

@@ -238,7 +238,7 @@ func (s *Store) open() error {
 		return err
 	}
 	s.db.Store(db)
-	if files := setAsideFiles(s.opt.Path); len(files) > 0 {
+	if files := setAsideFiles(s.opt.Path); s.c.setAside == "" && len(files) > 0 {
 		s.c.setAside = files[len(files)-1]
 	}
 	return nil
