@@ -231,7 +231,7 @@ func TestRandomDamage(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	rounds := 30
+	rounds := 20
 	if testing.Short() {
 		rounds = 10
 	}

@@ -64,10 +64,11 @@ func mappingOf(path string) (data, size uintptr) {
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		// The device is not compared: some file systems show another one here.
-		var end, inode uintptr
+		var end uintptr
+		var inode uint64
 		var rights, offset, device string
 		n, _ := fmt.Sscanf(lines.Text(), "%x-%x %s %s %s %d", &data, &end, &rights, &offset, &device, &inode)
-		if n == 6 && uint64(inode) == uint64(st.Ino) && strings.HasSuffix(lines.Text(), "/"+filepath.Base(path)) {
+		if n == 6 && inode == st.Ino && strings.HasSuffix(lines.Text(), "/"+filepath.Base(path)) {
 			return data, end - data
 		}
 	}

@@ -157,7 +157,8 @@ type Store struct {
 	c       committer // touched by the committer goroutine alone
 	stop    chan struct{}
 	stopped chan struct{}
-	closing sync.Once
+	closing sync.Once // stops the committer
+	closed  sync.Once // closes the files
 
 	// statsMu guards stats, which the committer publishes after each commit.
 	statsMu sync.Mutex
@@ -252,13 +253,8 @@ func (s *Store) Close() error {
 		close(s.stop)
 	})
 	<-s.stopped
-	s.suspectsMu.Lock()
-	defer s.suspectsMu.Unlock()
-	if s.lock == nil {
-		return nil
-	}
-	err := errors.Join(s.db.Load().close(), s.lock.Close())
-	s.lock = nil
+	var err error
+	s.closed.Do(func() { err = errors.Join(s.db.Load().close(), s.lock.Close()) })
 	if err != nil {
 		return fmt.Errorf("close store %s: %w", s.opt.Path, err)
 	}
