@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +52,7 @@ func (g *gateway) parts(c *config.Gateway) []part {
 		add("broker", settings(b, b.TLSCert, b.TLSKey), func() (func(), error) { return g.startBroker(c) })
 	}
 	for _, m := range c.MQTT {
-		add("mqtt "+m.Name, settings(m, m.CA, m.Cert, m.Key), func() (func(), error) { return g.startClient(m) })
+		add("mqtt "+m.Name, settings(m, m.CA, m.Cert, m.Key), func() (func(), error) { return g.startClient(c, m) })
 	}
 	if p := c.Push; p.Listen != "" {
 		add("push", settings(p, p.TLSCert, p.TLSKey), func() (func(), error) { return g.startPush(p) })
@@ -200,7 +201,7 @@ func users(c *config.Gateway) ([]broker.User, broker.Rights) {
 	return us, broker.Rights(c.Broker.AnonymousRights)
 }
 
-func (g *gateway) startClient(m config.MQTT) (func(), error) {
+func (g *gateway) startClient(c *config.Gateway, m config.MQTT) (func(), error) {
 	var secure *tls.Config
 	if m.CA != "" || m.Cert != "" {
 		secure = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -220,7 +221,8 @@ func (g *gateway) startClient(m config.MQTT) (func(), error) {
 	}
 	client, err := mqtt.New(mqtt.Options{
 		Name: m.Name, URL: m.URL, ClientID: m.ClientID, Username: m.Username, Password: m.Password, TLS: secure,
-		Topics: m.Topics, QoS: byte(m.QoS), Sink: sink{g.store}, Decoder: g.decoder, Now: g.clock.Now, Logger: g.log,
+		Topics: m.Topics, QoS: byte(m.QoS), TopicsFile: filepath.Join(c.Gateway.DataDir, "mqtt-"+url.PathEscape(m.Name)+".topics"),
+		Sink: sink{g.store}, Decoder: g.decoder, Now: g.clock.Now, Logger: g.log,
 	})
 	if err != nil {
 		return nil, err

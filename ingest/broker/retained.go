@@ -11,13 +11,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
+
+	"sluice/ingest"
 )
 
 const (
@@ -242,7 +243,10 @@ func (r *retained) save() error {
 	}
 	r.mu.Unlock()
 
-	err := replaceFile(r.path, ms)
+	data, err := encodeRetained(ms)
+	if err == nil {
+		err = ingest.ReplaceFile(r.path, data)
+	}
 	if err != nil {
 		r.mu.Lock()
 		r.dirty = true
@@ -256,44 +260,6 @@ func (r *retained) stats() (messages, bytes int, unretained uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.messages), r.bytes, r.unretained
-}
-
-// replaceFile writes the file under a temporary name, and gives it its own once
-// it is on disk.
-func replaceFile(path string, ms []retainedMessage) (err error) {
-	data, err := encodeRetained(ms)
-	if err != nil {
-		return err
-	}
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, filepath.Base(path)+".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 func encodeRetained(ms []retainedMessage) ([]byte, error) {

@@ -47,6 +47,9 @@ type Options struct {
 	TLS      *tls.Config // for tls; nil trusts the system's authorities
 	Topics   []string    // MQTT topic filters
 	QoS      byte        // at most, of the subscriptions: 0, 1 or 2
+	// TopicsFile remembers the topics, so that those which are not configured
+	// any more are given up at the broker. Empty: it goes on sending them.
+	TopicsFile string
 	// MaxPayload in bytes is the decoder's limit; of longer payloads only as
 	// much is read as shows that they are. 0 means ingest.DefaultMaxPayload.
 	MaxPayload int

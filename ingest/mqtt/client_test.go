@@ -311,6 +311,32 @@ func TestPersistentSession(t *testing.T) {
 	}
 }
 
+// A topic that is taken out of the configuration is not read any more, although
+// the broker has kept the session, and the others are.
+func TestTopicTakenOut(t *testing.T) {
+	b, s := newBroker(t), new(sink)
+	file := filepath.Join(t.TempDir(), "topics")
+	topics := func(ts ...string) func(*Options) {
+		return func(o *Options) { o.Topics, o.TopicsFile = ts, file }
+	}
+	c, stop := run(t, b, s, topics("a/#", "b/#"))
+	subscribed(t, c, 1)
+	stop()
+	c, stop = run(t, b, s, topics("b/#", "c/#"))
+	subscribed(t, c, 1)
+	b.publish("a/x", 1, false, "unwanted")
+	b.publish("c/x", 1, false, "1")
+	b.publish("b/x", 1, false, "2")
+	await(t, "both arrive", func() bool { return s.count() >= 2 })
+	if got, want := s.values(), numbers(1, 2); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	stop()
+	if got, err := topicsFile(file).read(); err != nil || !slices.Equal(got, []string{"b/#", "c/#"}) {
+		t.Errorf("remembered: got %q, %v", got, err)
+	}
+}
+
 // Promise 1: without the commit there is no acknowledgement, and the broker
 // sends again; what was committed but not acknowledged is not kept twice.
 func TestAcknowledgedOnlyWhenDurable(t *testing.T) {

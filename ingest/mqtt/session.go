@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,24 +110,26 @@ func (c *Client) connect(ctx context.Context, library paho.Client, s *session) e
 	if err := token.Error(); err != nil {
 		return fmt.Errorf("connection to %s: %w", c.address, err)
 	}
+	file := topicsFile(c.o.TopicsFile)
+	former, err := file.read()
+	c.warn(err)
+	both := slices.Concat(former, c.o.Topics)
+	c.warn(file.write(both, former))
 	filters := make(map[string]byte, len(c.o.Topics))
 	for _, topic := range c.o.Topics {
 		filters[topic] = c.o.QoS
 	}
 	sub := library.SubscribeMultiple(filters, nil)
-	timer := time.NewTimer(connectTimeout)
-	defer timer.Stop()
-	select {
-	case <-sub.Done():
-	case err := <-s.over:
+	if err := c.answer(ctx, s, sub, "subscription"); err != nil || ctx.Err() != nil {
 		return err
-	case <-timer.C:
-		return fmt.Errorf("subscription at %s: no answer within %v", c.address, connectTimeout)
-	case <-ctx.Done():
-		return nil
 	}
-	if err := sub.Error(); err != nil {
-		return fmt.Errorf("subscription at %s: %w", c.address, err)
+	given := slices.DeleteFunc(former, func(t string) bool { return slices.Contains(c.o.Topics, t) })
+	if len(given) > 0 {
+		if err := c.answer(ctx, s, library.Unsubscribe(given...), "end of subscriptions"); err != nil || ctx.Err() != nil {
+			return err
+		}
+		c.warn(file.write(c.o.Topics, both))
+		c.log.Info("mqtt topics given up", "topics", given)
 	}
 	c.connected()
 	for topic, code := range sub.(*paho.SubscribeToken).Result() {
@@ -136,6 +139,32 @@ func (c *Client) connect(ctx context.Context, library paho.Client, s *session) e
 	}
 	c.log.Info("mqtt session open", "address", c.address, "topics", c.o.Topics)
 	return nil
+}
+
+// answer waits for the broker's answer to a request; nil if ctx ends before.
+func (c *Client) answer(ctx context.Context, s *session, request paho.Token, what string) error {
+	timer := time.NewTimer(connectTimeout)
+	defer timer.Stop()
+	select {
+	case <-request.Done():
+	case err := <-s.over:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("%s at %s: no answer within %v", what, c.address, connectTimeout)
+	case <-ctx.Done():
+		return nil
+	}
+	if err := request.Error(); err != nil {
+		return fmt.Errorf("%s at %s: %w", what, c.address, err)
+	}
+	return nil
+}
+
+// warn logs what does not keep the session from its work.
+func (c *Client) warn(err error) {
+	if err != nil {
+		c.log.Warn("topics that are not configured any more may still be sent by the broker", "error", err)
+	}
 }
 
 // end notes the first reason why the session is over.
