@@ -164,7 +164,7 @@ func (p *progress) try(t push.Progress) {
 	}
 	line := ""
 	if t.Err != nil && t.Wait > 0 {
-		line = fmt.Sprintf("try %d: %v; next in %s", t.Try, t.Err, t.Wait.Round(time.Second/10))
+		line = fmt.Sprintf("try %d, next in %s: %v", t.Try, t.Wait.Round(time.Second/10), t.Err)
 	}
 	if p.width == 0 {
 		if line != "" {

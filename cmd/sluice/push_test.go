@@ -44,8 +44,8 @@ func TestBatchIDs(t *testing.T) {
 func TestProgress(t *testing.T) {
 	failed := push.Progress{Try: 3, Err: errors.New("no answer: " + strings.Repeat("x", 100)), Wait: 1500 * time.Millisecond}
 	for width, want := range map[int]string{
-		0:  "sluice push: try 3: no answer: " + strings.Repeat("x", 100) + "; next in 1.5s\n",
-		40: "\r\x1b[Kaccepted 1 of 2  \r\x1b[Kaccepted 1 of 2  try 3: no answer: xxxx\n",
+		0:  "sluice push: try 3, next in 1.5s: no answer: " + strings.Repeat("x", 100) + "\n",
+		40: "\r\x1b[Kaccepted 1 of 2  \r\x1b[Kaccepted 1 of 2  try 3, next in 1.5s: n\n",
 	} {
 		var out bytes.Buffer
 		p := progress{w: &out, width: width, parts: 2}

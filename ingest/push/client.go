@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -133,6 +134,9 @@ func (c *Client) try(ctx context.Context, body []byte, contentType, batchID stri
 func unanswered(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err // without the address, which is known
+	}
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		err = dial.Err
 	}
 	remedy := ""
 	switch text := err.Error(); {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -187,3 +189,37 @@ func TestPushOverHTTP(t *testing.T) {
 }
 
 var _ ingest.Sink = (*sink)(nil)
+
+// Why no answer came is said with what to do, and without what is known.
+func TestUnanswered(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	go func() {
+		for c, err := other.Accept(); err == nil; c, err = other.Accept() {
+			_, _ = c.Read(make([]byte, 1))
+			_, _ = io.WriteString(c, "220 mail.example.org\r\n")
+			c.Close()
+		}
+	}()
+	for url, want := range map[string]string{
+		gone.URL:                                 "no answer: connect: connection refused",
+		strings.Replace(web.URL, "p:", "ps:", 1): "write http:// instead of https://",
+		secure.URL:                               "name the file of its authority in SSL_CERT_FILE",
+		"http://" + other.Addr().String():        "what answers there is no gateway; check the port",
+	} {
+		c := &Client{URL: url, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+		if _, err := c.try(t.Context(), nil, "", ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", url, err, want)
+		}
+	}
+}
