@@ -15,6 +15,10 @@
 //  4. window.go: the sink reports the slot durable; the acknowledgements of all
 //     slots that are complete from the oldest on are put into the outbox.
 //  5. outbox.go, run: the connection's writer sends them in one write.
+//
+// The way of a message to a subscriber: the library finds the subscribers, and
+// hook.go, OnPacketEncode, takes what it would write to the client's outbox,
+// where it waits its turn; session.go remembers it until the client has it.
 package broker
 
 import (

@@ -233,6 +233,12 @@ func (h *hook) OnClientExpired(cl *mqtt.Client) {
 	cl.ClearInflights()
 	connOf(cl).session.end()
 	h.broker.counters.forgotten.Add(1)
+	if w := cl.Properties.Will; w.Flag != 0 && w.WillDelayInterval > 0 {
+		// Due at the session's end at the latest (MQTT 5.0, 3.1.3.2.2). The
+		// library still delivers it, but neither retains it nor says so: it
+		// does not know the client any more.
+		h.endWill(cl, w)
+	}
 }
 
 func (h *hook) OnRetainMessage(_ *mqtt.Client, pk packets.Packet, change int64) {

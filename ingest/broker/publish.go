@@ -290,6 +290,22 @@ func (h *hook) OnWillSent(_ *mqtt.Client, pk packets.Packet) {
 	b.append(ctx, batch, "will to "+pk.TopicName)
 }
 
+// endWill retains and stores a will that outlives its client's session.
+func (h *hook) endWill(cl *mqtt.Client, w mqtt.Will) {
+	pk := packets.Packet{
+		FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: w.Qos, Retain: w.Retain},
+		TopicName:   w.TopicName,
+		Payload:     w.Payload,
+		Properties:  packets.Properties{User: w.User},
+		Origin:      cl.ID,
+		Created:     time.Now().Unix(),
+	}
+	if w.Retain && h.broker.retained.admit(w.TopicName, len(w.Payload)) {
+		h.OnRetainMessage(cl, pk, h.broker.server.Topics.RetainMessage(pk.Copy(false)))
+	}
+	h.OnWillSent(cl, pk)
+}
+
 // receiptID is the same for the same publish sent again, also after a restart:
 // the FNV-1a hash, 64 bits, of identifier, topic and payload.
 func receiptID(id uint16, topic string, payload []byte) uint64 {

@@ -208,6 +208,15 @@ func TestDelayedWill(t *testing.T) {
 	sink.awaitValues(t, "session over")
 	dial(t, b, 5, "slow", withWill("t", "delayed", 0, false, 1), keepSession).conn.Close()
 	sink.awaitValues(t, "session over", "delayed")
+
+	dial(t, b, 5, "gone", withWill("t", "never came back", 0, true, 100), keepSession).conn.Close()
+	<-b.established("gone").finished
+	cl, _ := b.server.Clients.Get("gone")
+	b.hook.OnClientExpired(cl)
+	sink.awaitValues(t, "session over", "delayed", "never came back")
+	late := dial(t, b, 5, "late")
+	late.subscribe(packets.Subscription{Filter: "t"})
+	late.expectMessage("never came back")
 }
 
 // The same client id connecting again and again leaves exactly the last
