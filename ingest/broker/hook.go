@@ -143,6 +143,7 @@ func (h *hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet
 		}
 		if !c.outbox.put(m) {
 			h.broker.counters.undelivered.Add(1)
+			h.slow(cl)
 		}
 		return packets.Packet{} // it has no type: the library does not write it
 	}
@@ -165,7 +166,13 @@ func (h *hook) OnQosPublish(cl *mqtt.Client, pk packets.Packet, _ int64, _ int) 
 	}
 	if !c.session.owe(pk.PacketID, messageSize(&pk)) {
 		c.drop(pk.PacketID)
+		h.slow(cl)
 	}
+}
+
+// slow says that messages to a subscriber are dropped.
+func (h *hook) slow(cl *mqtt.Client) {
+	h.broker.log.Warn("mqtt subscriber too slow or away: too much waits for it, messages to it are dropped", "client", cl.ID)
 }
 
 // catchUp gives the client what its former connection could not keep.
@@ -224,6 +231,7 @@ func (h *hook) OnUnsubscribed(*mqtt.Client, packets.Packet)       { h.broker.sub
 func (h *hook) OnPublishDropped(cl *mqtt.Client, _ packets.Packet) {
 	h.broker.counters.undelivered.Add(1)
 	connOf(cl).overrun.Store(true)
+	h.slow(cl)
 }
 
 // OnClientExpired removes what the library leaves behind of an expired session:
