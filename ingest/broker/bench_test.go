@@ -16,7 +16,10 @@ import (
 )
 
 // sixReadings is what a decoder makes of such a payload, at no cost.
-type sixReadings struct{ readings []reading.Reading }
+type sixReadings struct {
+	textDecoder
+	readings []reading.Reading
+}
 
 func (d sixReadings) Decode(ingest.Message) (reading.Batch, error) {
 	return reading.Batch{Lane: reading.Live, Readings: d.readings}, nil
@@ -31,7 +34,7 @@ func BenchmarkPublish(b *testing.B) {
 		b.Run(fmt.Sprintf("subscribers=%d", subscribers), func(b *testing.B) {
 			sink := newGroupSink(b, 2*time.Millisecond)
 			sink.discard = true
-			br := start(b, Options{Sink: sink, Decoder: sixReadings{make([]reading.Reading, 6)}})
+			br := start(b, Options{Sink: sink, Decoder: sixReadings{readings: make([]reading.Reading, 6)}})
 			for i := range subscribers {
 				c := dial(b, br, 4, fmt.Sprint("reader", i))
 				c.subscribe(packets.Subscription{Filter: "#", Qos: 0})

@@ -69,6 +69,8 @@ const (
 // there is nothing to store.
 type Decoder interface {
 	Decode(ingest.Message) (reading.Batch, error)
+	// Raw keeps a payload that Decode refused.
+	Raw(m ingest.Message, reason string) reading.Batch
 }
 
 // Listener is an address that the broker accepts connections on.

@@ -335,7 +335,7 @@ func TestReceipts(t *testing.T) {
 func TestBatchKeepsItsReceipt(t *testing.T) {
 	sink := newGroupSink(t, 0)
 	receipt := reading.Receipt{Sender: "push:node", ID: 7, Keep: 256, Repeat: true}
-	b := start(t, Options{Sink: sink, Decoder: receiptDecoder{receipt}})
+	b := start(t, Options{Sink: sink, Decoder: receiptDecoder{receipt: receipt}})
 	c := dial(t, b, 4, "sensor")
 	for id := uint16(1); id <= 2; id++ {
 		c.send(publish(id, 1, "sink/node/batch", "a"))
@@ -348,7 +348,10 @@ func TestBatchKeepsItsReceipt(t *testing.T) {
 }
 
 // receiptDecoder gives every batch the same receipt.
-type receiptDecoder struct{ receipt reading.Receipt }
+type receiptDecoder struct {
+	textDecoder
+	receipt reading.Receipt
+}
 
 func (d receiptDecoder) Decode(m ingest.Message) (reading.Batch, error) {
 	b, err := textDecoder{}.Decode(m)

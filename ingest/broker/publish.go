@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -209,11 +208,7 @@ func (b *Broker) append(ctx context.Context, batch reading.Batch, what string) {
 }
 
 func (b *Broker) decode(pk *packets.Packet) (reading.Batch, error) {
-	return b.options.Decoder.Decode(ingest.Message{
-		Topic:   pk.TopicName,
-		Payload: pk.Payload,
-		At:      b.options.Now(),
-	})
+	return b.options.Decoder.Decode(b.message(pk))
 }
 
 // unusable keeps a payload that cannot be read, from a sender who cannot be
@@ -221,17 +216,11 @@ func (b *Broker) decode(pk *packets.Packet) (reading.Batch, error) {
 func (b *Broker) unusable(pk *packets.Packet, why error) reading.Batch {
 	b.counters.unusable.Add(1)
 	b.log.Warn("mqtt payload not readable, kept as a raw reading", "topic", pk.TopicName, "error", why)
-	value := reading.Bytes(pk.Payload)
-	if utf8.Valid(pk.Payload) {
-		value = reading.Text(string(pk.Payload))
-	}
-	return reading.Batch{Lane: reading.Live, Readings: []reading.Reading{{
-		Device: pk.TopicName,
-		Name:   "batch",
-		Value:  value,
-		Time:   b.options.Now(),
-		Flags:  reading.FlagRaw,
-	}}}
+	return b.options.Decoder.Raw(b.message(pk), "batch")
+}
+
+func (b *Broker) message(pk *packets.Packet) ingest.Message {
+	return ingest.Message{Topic: pk.TopicName, Payload: pk.Payload, At: b.options.Now()}
 }
 
 // refuse answers the publish that c.in describes with a reason code of failure,

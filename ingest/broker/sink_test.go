@@ -208,3 +208,9 @@ func (textDecoder) Decode(m ingest.Message) (reading.Batch, error) {
 		Device: m.Topic, Name: "text", Value: reading.Text(string(m.Payload)), Time: m.At,
 	}}}, nil
 }
+
+func (textDecoder) Raw(m ingest.Message, reason string) reading.Batch {
+	return reading.Batch{Lane: reading.Live, Readings: []reading.Reading{{
+		Device: m.Topic, Name: reason, Value: reading.Text(string(m.Payload)), Time: m.At, Flags: reading.FlagRaw,
+	}}}
+}
