@@ -61,6 +61,11 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge("source_clients", "Clients that are connected.", float64(src.Clients), "source", name)
 		counter("source_messages_total", "Messages of the source.", src.Messages, "source", name)
 		counter("source_refused_total", "Messages not taken, which the sender was told.", src.Refused, "source", name)
+		for reason, n := range src.RefusedByReason {
+			counter("source_refused_by_reason_total", "Messages not taken, by reason, where the source knows it.", n, "source", name, "reason", validUTF8(reason))
+		}
+		counter("source_undelivered_total", "Messages that local subscribers did not get because of limits.", src.Undelivered, "source", name)
+		counter("source_unretained_total", "Messages that were not retained because of limits.", src.Unretained, "source", name)
 		counter("source_dropped_total", "Messages not taken, which the sender cannot know (QoS 0).", src.Dropped, "source", name)
 	}
 	gauge("devices", "Devices by what they last said of themselves.", float64(s.Devices.Online), "state", "online")

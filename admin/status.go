@@ -77,6 +77,12 @@ type Source struct {
 	Messages uint64    `json:"messages"`
 	Refused  uint64    `json:"refused"`
 	Dropped  uint64    `json:"dropped"`
+	// RefusedByReason splits Refused where the source knows reasons.
+	RefusedByReason map[string]uint64 `json:"refused_by_reason,omitempty"`
+	// Undelivered and Unretained are what the broker's limits kept from local
+	// subscribers; the readings themselves are stored.
+	Undelivered uint64 `json:"undelivered,omitempty"`
+	Unretained  uint64 `json:"unretained,omitempty"`
 }
 
 // Devices is what devices and bridges last said of themselves.

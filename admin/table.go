@@ -142,6 +142,9 @@ func (t *table) ingest(s *Status) {
 		if src.Refused > 0 {
 			refused = fmt.Sprintf(", %d refused", src.Refused)
 		}
+		if src.Undelivered > 0 {
+			clients += fmt.Sprintf(", %d not delivered to local subscribers", src.Undelivered)
+		}
 		t.line("", "%s: %s%s%s, %s%s%s", src.Name, word, since(s.Time, src.Since), because(src.Reason), number(src.Messages, "message"), refused, clients)
 	}
 }

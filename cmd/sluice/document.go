@@ -90,7 +90,8 @@ func (g *gateway) ingestStatus() admin.Ingest {
 	g.mu.Unlock()
 	if b != nil {
 		st := b.Stats()
-		source := admin.Source{Name: "broker", Up: true, Clients: int(st.Clients), Messages: st.Messages, Dropped: st.Dropped}
+		source := admin.Source{Name: "broker", Up: true, Clients: int(st.Clients), Messages: st.Messages, Dropped: st.Dropped,
+			RefusedByReason: st.Refused, Undelivered: st.Undelivered, Unretained: st.Unretained}
 		for _, n := range st.Refused {
 			source.Refused += n
 		}
