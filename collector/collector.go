@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -55,6 +56,7 @@ type Options struct {
 type Collector struct {
 	opt     Options
 	memory  *quota
+	id      uint64     // of this process
 	scratch *sync.Pool // of *scratch
 
 	conflicts atomic.Uint64
@@ -66,7 +68,7 @@ type Collector struct {
 
 // New returns a Collector that does nothing until Serve.
 func New(opt Options) *Collector {
-	return &Collector{opt: opt, memory: newQuota(opt.Limits.Memory), scratch: newScratchPool(), sessions: make(map[string]*session)}
+	return &Collector{opt: opt, memory: newQuota(opt.Limits.Memory), id: rand.Uint64(), scratch: newScratchPool(), sessions: make(map[string]*session)}
 }
 
 // Serve takes carriers from ln until ctx ends, then tells the gateways to stop,
@@ -174,6 +176,7 @@ func (c *Collector) welcome(srv service, carrier uplink.Carrier) (l *link, refus
 		MaxUnacked: uint64(c.opt.Limits.Unacked),
 		Wall:       time.Now().UnixNano(),
 		Lanes:      resume,
+		Instance:   c.id,
 	}))
 	if err == nil {
 		err = carrier.SetDeadline(time.Time{})

@@ -64,7 +64,7 @@ func TestCollectorComesLate(t *testing.T) {
 			q.add(reading.Backfill, 3)
 		}
 		<-time.After(10 * time.Minute)
-		if st := n.Stats(); st.State != uplink.Waiting && st.State != uplink.Connecting || st.Reason == "" {
+		if st := n.Stats(); st.State != uplink.Connecting || st.Reason == "" {
 			t.Errorf("without a collector: state %q, reason %q", st.State, st.Reason)
 		}
 		// Ten minutes of capped backoff with jitter: neither a storm nor a give-up.
@@ -417,6 +417,115 @@ func TestShutdownWaits(t *testing.T) {
 		}
 		if st := n.Stats(); st.State != uplink.Stopped || n.Delivering() {
 			t.Errorf("after the end: state %q, delivering %v", st.State, n.Delivering())
+		}
+	})
+}
+
+// While an output is down and the window is full, a gateway has nothing to send
+// but its pings, and the carrier stays.
+func TestOutputDownForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, out := newQueue(), newOutput("a")
+		out.broken = true
+		far := startCollector(t, out)
+		far.stop()
+		far.opt.Limits.Unacked = 20_000
+		far.start()
+		defer far.stop()
+		for range 20 {
+			q.add(reading.Live, 500)
+		}
+		n := startUplink(q, nil, &path{to: far.now.Load})
+		defer n.stop()
+		<-time.After(time.Hour)
+		if got := n.Stats().Retries; got != 0 {
+			t.Errorf("%d reconnections in an hour", got)
+		}
+		out.set(func() { out.broken = false })
+		within(t, time.Minute, "all acknowledged", func() bool { return q.waiting() == 0 })
+		out.check(t, stream(reading.Live), 10_000, nil)
+	})
+}
+
+// A gateway that was restarted hears that more became durable than it has sent:
+// its earlier process had sent that. It goes on behind it.
+func TestRestartUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, out := newQueue(), newOutput("a")
+		out.delay = 4 * time.Second
+		far := startCollector(t, out)
+		defer far.stop()
+		q.add(reading.Live, 20_000)
+		earlier := knock(t, far, nil)
+		earlier.welcome()
+		earlier.send(0, 1, 20_000)
+		<-time.After(time.Second)
+		p := &path{link: carriertest.Link{Rate: 1000}, to: far.now.Load}
+		n := startUplink(q, nil, p)
+		defer n.stop()
+		q.add(reading.Live, 10)
+		within(t, time.Minute, "all acknowledged", func() bool { return q.waiting() == 0 })
+		out.check(t, stream(reading.Live), 20_010, nil)
+		if p.dials != 1 {
+			t.Errorf("%d carriers, want 1", p.dials)
+		}
+		earlier.end.Close()
+	})
+}
+
+// A link may be so slow that a few packets take seconds.
+func TestSlowLink(t *testing.T) {
+	for _, rate := range []int{2500, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			q, out := newQueue(), newOutput("a")
+			far := startCollector(t, out)
+			defer far.stop()
+			for range 20 {
+				q.add(reading.Live, 500)
+			}
+			p := &path{link: carriertest.Link{Rate: rate, Delay: 300 * time.Millisecond}, to: far.now.Load}
+			n := startUplink(q, func(o *uplink.Options) { o.MaxFrame = 256 << 10 }, p)
+			defer n.stop()
+			within(t, 10*time.Second, "connected", n.Delivering)
+			within(t, 10*time.Minute, "all acknowledged", func() bool {
+				if !n.Delivering() {
+					t.Fatalf("%d bytes a second: not delivering after %v", rate, n.Stats())
+				}
+				return q.waiting() == 0
+			})
+			if p.dials != 1 {
+				t.Errorf("%d bytes a second: %d carriers, want 1", rate, p.dials)
+			}
+		})
+	}
+}
+
+// Two gateways with one certificate, as after an SD card was copied, turn each
+// other out without a storm, and the reason says what to do.
+func TestCopiedGateway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, copied, out := newQueue(), newQueue(), newOutput("a")
+		copied.epoch = 78
+		far := startCollector(t, out)
+		defer far.stop()
+		p := &path{link: carriertest.Link{Delay: 20 * time.Millisecond}, to: far.now.Load}
+		a := startUplink(q, nil, p)
+		defer a.stop()
+		b := startUplink(copied, nil, p)
+		defer b.stop()
+		named := false
+		for range 3600 {
+			q.add(reading.Live, 1)
+			copied.add(reading.Live, 1)
+			<-time.After(time.Second)
+			named = named || strings.Contains(a.Stats().Reason+b.Stats().Reason, "certificate")
+		}
+		if p.dials > 600 {
+			t.Errorf("%d attempts of two gateways in an hour", p.dials)
+		}
+		t.Logf("%d attempts", p.dials)
+		if !named {
+			t.Error("no reason ever named the certificate")
 		}
 	})
 }

@@ -12,6 +12,8 @@ const (
 	// mergeMost bounds the readings of a merged segment, and so the memory that
 	// decoding it takes on both ends.
 	mergeMost = 4096
+	// segmentHead is more than the numbers before a segment take in a frame.
+	segmentHead = 32
 )
 
 // packer makes frames' segments of stored ones: it merges small ones, splits
@@ -91,7 +93,7 @@ func (p *packer) correctable(s reading.Segment) bool {
 func (p *packer) pass(s reading.Segment) {
 	p.flush()
 	p.out = append(p.out, s)
-	p.outLen += len(s.Data)
+	p.outLen += segmentHead + len(s.Data)
 }
 
 // take decodes readings first to last of a segment and adds them to those to be
@@ -136,7 +138,7 @@ func (p *packer) flush() {
 	p.encoded = p.encoder.Append(p.encoded, p.readings)
 	data := p.encoded[start:len(p.encoded):len(p.encoded)]
 	p.out = append(p.out, reading.Segment{First: p.first, Count: len(p.readings), Data: data})
-	p.outLen += len(data)
+	p.outLen += segmentHead + len(data)
 	clear(p.readings) // let go of the strings
 	p.readings, p.readLen = p.readings[:0], 0
 }

@@ -160,3 +160,20 @@ func BenchmarkPackSmall(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/600, "ns/reading")
 }
+
+// Frames of many small segments stay within their size, heads included.
+func TestPackCountsHeads(t *testing.T) {
+	var p packer
+	var in []reading.Segment
+	for i := range uint64(200) {
+		in = append(in, segment(1+i*2, 1, reading.Synchronised)) // a gap after each
+	}
+	out, through := p.pack(in, 0, math.MaxUint64, 4096)
+	size := 0
+	for _, s := range out {
+		size += segmentHead + len(s.Data)
+	}
+	if size > 4096 || through != out[len(out)-1].Last() {
+		t.Errorf("%d segments take %d bytes with heads, through %d", len(out), size, through)
+	}
+}

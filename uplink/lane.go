@@ -81,6 +81,7 @@ func (l *lane) took(now time.Time, sp span) {
 func (l *lane) tookAgain(now time.Time, sp span) {
 	if first := &l.lost[0]; sp.last < first.last {
 		first.prev, first.from = sp.last, sp.last
+		first.count = max(0, first.count-sp.count)
 	} else {
 		l.lost = slices.Delete(l.lost, 0, 1)
 	}
@@ -130,6 +131,17 @@ func (l *lane) hasReceived(first, last uint64) {
 			s.held = true
 		}
 	}
+}
+
+// overdue is the carrier of the first span in flight that the collector has not,
+// or if it has all, of the first. There must be one.
+func (l *lane) overdue() *link {
+	for _, s := range l.flight {
+		if !s.held {
+			return s.link
+		}
+	}
+	return l.flight[0].link
 }
 
 // drop takes the spans of a carrier that ended out of flight. If others carry

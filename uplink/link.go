@@ -127,6 +127,9 @@ func (l *link) readOne(ses *session) (func(time.Time), error) {
 		c, err := wire.DecodeClose(body)
 		if err == nil {
 			err = fmt.Errorf("closed by the collector: %s", c.Reason)
+			if c.Code == wire.CodeSuperseded {
+				err = fmt.Errorf("%w: %s", errSuperseded, c.Reason)
+			}
 		}
 		return nil, err
 	}

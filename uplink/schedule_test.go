@@ -38,7 +38,7 @@ func TestScheduleNext(t *testing.T) {
 			decision{send: true, lane: reading.Live, size: 4096}},
 		{"unknown rate", 0,
 			[reading.Lanes]waiting{{}, {}, {bytes: 99999}},
-			decision{send: true, lane: reading.Backfill, size: frameUnknown}},
+			decision{send: true, lane: reading.Backfill, size: frameLeast}},
 		{"fast link", 1e9,
 			[reading.Lanes]waiting{{}, {}, {bytes: 99999}},
 			decision{send: true, lane: reading.Backfill, size: 256 << 10}},

@@ -45,7 +45,8 @@ type Sender struct {
 	opt     Options
 	session wire.SessionID
 
-	deliversUntil atomic.Int64 // nanoseconds since 1970
+	started       time.Time    // what deliversUntil counts from, so that no step of the clock moves it
+	deliversUntil atomic.Int64 // nanoseconds
 
 	mu      sync.Mutex // guards what follows
 	stats   Stats
@@ -54,9 +55,9 @@ type Sender struct {
 
 // New returns a Sender that does nothing until Run.
 func New(opt Options) *Sender {
-	s := &Sender{opt: opt}
+	s := &Sender{opt: opt, started: time.Now()}
 	rand.Read(s.session[:])
-	s.stats.State, s.stats.Since = Stopped, time.Now()
+	s.stats.State, s.stats.Since = Stopped, s.started
 	return s
 }
 
@@ -77,28 +78,43 @@ func (s *Sender) Run(ctx context.Context) error {
 // connect keeps one carrier in the session until ctx ends.
 func (s *Sender) connect(ctx context.Context, ses *session) {
 	var wait backoff
+	var before string // why the last attempt or carrier ended
+	var told string   // the last failure to connect that the log has
 	for i := 0; ctx.Err() == nil; {
 		d := s.opt.Dialers[i]
 		s.mu.Lock()
 		s.stats.Collector = d.Name
 		s.mu.Unlock()
-		s.setState(time.Now(), Connecting, "dialling "+d.Name)
-
-		delivered, err := s.deliver(ctx, ses, d)
+		trying := "dialling " + d.Name
+		if before != "" {
+			trying += "; before: " + before
+		}
+		if !ses.try(trying) {
+			return
+		}
+		gone, err := s.deliver(ctx, ses, d)
 		if ctx.Err() != nil {
 			return
 		}
 		i = (i + 1) % len(s.opt.Dialers)
-		if delivered {
-			wait.reset()
-			i = 0 // the link failed rather than the collector
+		switch {
+		case err == nil: // it had joined, and the state told the log why it left
+			err, told = gone.reason, ""
+			if gone.delivered && !errors.Is(err, errSuperseded) {
+				wait.reset()
+				i = 0 // the link failed rather than the collector
+			}
+		case err.Error() != told:
+			told = err.Error()
+			s.opt.Logger.Warn("no carrier to the collector; attempts go on", "error", err)
 		}
 		pause := wait.next(mathrand.Float64())
 		var rejected *rejectError
 		if len(s.opt.Dialers) == 1 && errors.As(err, &rejected) {
 			pause = max(pause, min(retryAfterMost, rejected.after))
 		}
-		s.setState(time.Now(), Waiting, err.Error())
+		before = err.Error()
+		ses.try(fmt.Sprintf("%s; next attempt in %.1f s", before, pause.Seconds()))
 		s.mu.Lock()
 		s.stats.Retries++
 		s.mu.Unlock()
@@ -109,29 +125,29 @@ func (s *Sender) connect(ctx context.Context, ses *session) {
 	}
 }
 
-// deliver opens a carrier, lets it join the session and returns when it ended,
-// with the reason and whether anything was acknowledged on it.
-func (s *Sender) deliver(ctx context.Context, ses *session, d Dialer) (delivered bool, err error) {
+// deliver opens a carrier, lets it join the session and returns how it left, or
+// an error if it never joined.
+func (s *Sender) deliver(ctx context.Context, ses *session, d Dialer) (farewell, error) {
 	dialCtx, cancel := context.WithTimeout(ctx, dialTimeout)
 	carrier, err := d.Dial(dialCtx)
 	cancel()
 	if err != nil {
-		return false, fmt.Errorf("dial %s: %w", d.Name, err)
+		return farewell{}, fmt.Errorf("dial %s: %w", d.Name, err)
 	}
 	l, welcome, err := s.handshake(ctx, carrier, d)
 	if err != nil {
 		carrier.Close()
-		return false, fmt.Errorf("collector %s: %w", d.Name, err)
+		return farewell{}, fmt.Errorf("collector %s: %w", d.Name, err)
 	}
 	if !ses.post(func(now time.Time) { ses.join(now, l, welcome) }) {
 		carrier.Close()
-		return false, ctx.Err()
+		return farewell{}, ctx.Err()
 	}
 	select {
 	case gone := <-l.gone:
-		return gone.delivered, fmt.Errorf("collector %s: %w", d.Name, gone.reason)
+		return gone, nil
 	case <-ctx.Done():
-		return false, ctx.Err() // the session ends the carrier
+		return farewell{}, ctx.Err() // the session ends the carrier
 	}
 }
 

@@ -18,6 +18,8 @@ var (
 	errSilent     = errors.New("no answer to a ping: the path or the collector is dead")
 	errDrained    = errors.New("the collector shuts down")
 	errEpoch      = errors.New("the store was created anew")
+	errSuperseded = errors.New("superseded")
+	errElsewhere  = errors.New("another collector answers than on the session's other carriers: lead all addresses to one")
 	errShutdown   = errors.New("shut down")
 )
 
@@ -46,7 +48,9 @@ type session struct {
 	lanes  [reading.Lanes]lane
 	window int // the collector's limits, bytes
 	frame  int
+	peer   uint64 // the collector's process
 	pack   packer
+	trying string // why there is no carrier, or what is being tried
 
 	drainBy      time.Time // set when shutting down
 	queueRetryAt time.Time // set while the queue cannot be read
@@ -70,6 +74,11 @@ func (s *session) post(f func(now time.Time)) bool {
 	case <-s.ended:
 		return false
 	}
+}
+
+// try says what is done to get a carrier, for the status.
+func (s *session) try(what string) bool {
+	return s.post(func(time.Time) { s.trying = what })
 }
 
 // run is the session's goroutine, until ctx ended and what is in flight is
@@ -139,6 +148,12 @@ func (s *session) join(now time.Time, l *link, w wire.Welcome) {
 	s.window = int(min(w.MaxUnacked, math.MaxInt32))
 	s.frame = int(min(w.MaxFrame, math.MaxInt32))
 	alone := len(s.links) == 0
+	if !alone && w.Instance != s.peer {
+		l.carrier.Close()
+		l.gone <- farewell{reason: errElsewhere}
+		return
+	}
+	s.peer = w.Instance
 	s.links = append(s.links, l)
 	l.heardAt, l.sentAt = now, now
 	for i := range s.lanes {
@@ -150,12 +165,12 @@ func (s *session) join(now time.Time, l *link, w wire.Welcome) {
 			}
 		}
 	}
+	l.limitUnsent()
 	l.start(&s.wg, s)
 	s.mu.Lock()
 	s.carrier = l.carrier
 	s.stats.RTT, s.stats.ClockOffset = l.rtt, l.clockOffset
 	s.mu.Unlock()
-	s.setState(now, Delivering, "connected to "+l.name)
 }
 
 // leave takes a carrier out; what it had in flight goes again on another.
@@ -183,6 +198,8 @@ func (s *session) leave(now time.Time, l *link, reason error) {
 		s.carrier = other.carrier
 	}
 	s.mu.Unlock()
+	reason = fmt.Errorf("collector %s: %w", l.name, reason)
+	s.trying = reason.Error()
 	l.gone <- farewell{reason: reason, delivered: l.delivered}
 }
 
@@ -208,7 +225,7 @@ func (s *session) feed(now time.Time) (wake time.Time) {
 			wake = earliest(wake, s.feedData(now, l))
 		}
 		if !l.busy && l.pingAt.IsZero() {
-			idle := later(l.heardAt, l.sentAt).Add(s.opt.Keepalive)
+			idle := l.sentAt.Add(s.opt.Keepalive) // also while acks come: the collector listens as well
 			if now.Before(idle) {
 				wake = earliest(wake, idle)
 				continue
@@ -223,7 +240,7 @@ func (s *session) feed(now time.Time) (wake time.Time) {
 
 // feedData hands a free carrier the most urgent frame, if one is due.
 func (s *session) feedData(now time.Time, l *link) (wake time.Time) {
-	plan := schedule{flush: s.opt.Flush, frameMax: min(s.opt.MaxFrame, s.frame), window: s.window}
+	plan := schedule{flush: s.opt.Flush, frameMax: max(1, min(s.opt.MaxFrame, s.frame-2*segmentHead)), window: s.window}
 	rate := l.meter.rate()
 	for !l.busy {
 		var lanes [reading.Lanes]waiting
@@ -300,8 +317,7 @@ func (s *session) send(now time.Time, l *link, d decision) bool {
 		count += seg.Count
 		bytes += len(seg.Data)
 	}
-	const overhead = 32 // more than a segment's numbers take
-	if bytes+overhead*(len(data.Segments)+1) > s.frame {
+	if bytes+segmentHead*(len(data.Segments)+1) > s.frame {
 		s.opt.Logger.Error("readings do not fit the collector's frame and are given up",
 			"lane", d.lane, "from", from+1, "to", data.Through, "bytes", bytes, "limit", s.frame)
 		s.mu.Lock()
@@ -343,18 +359,18 @@ func (s *session) written(now time.Time, l *link, err error) {
 
 // acked is called for every Ack.
 func (s *session) acked(now time.Time, l *link, ack wire.Ack) {
+	if !slices.Contains(s.links, l) {
+		return // it may be of an earlier epoch, and the next Welcome tells
+	}
 	l.heardAt = now
 	for _, a := range ack.Lanes {
 		ln := &s.lanes[a.Lane]
-		if a.Durable > ln.sent {
-			s.leave(now, l, fmt.Errorf("ack of %d in lane %s, but %d is the last sent: %w", a.Durable, a.Lane, ln.sent, wire.ErrMalformed))
-			return
-		}
 		ln.signAt = now
 		if a.Durable > ln.acked {
 			ln.progressAt = now
 			l.delivered = true
 			s.finished(now, a.Lane, ln.ack(a.Durable), a.Durable)
+			ln.seed(a.Durable) // an earlier process of this gateway may have sent more
 			l.limitUnsent()
 		}
 		for _, r := range a.Received {
@@ -418,8 +434,7 @@ func (s *session) leaveDrained(now time.Time, l *link) {
 }
 
 // expire gives up carriers that are silent, make no progress or belong to an
-// earlier life of the queue, and returns when
-// the next one would be.
+// earlier life of the queue, and returns when the next one would be.
 func (s *session) expire(now time.Time) (wake time.Time) {
 	for len(s.links) > 0 && s.opt.Queue.Epoch() != s.epoch {
 		s.leave(now, s.links[0], errEpoch) // a damaged file was replaced
@@ -443,9 +458,9 @@ func (s *session) expire(now time.Time) (wake time.Time) {
 			wake = earliest(wake, due)
 			continue
 		}
-		for len(ln.flight) > 0 {
-			s.leave(now, ln.flight[0].link, errAckTimeout)
-		}
+		// What the others carry may only wait for this: they have time again.
+		ln.progressAt, ln.signAt = now, now
+		s.leave(now, ln.overdue(), errAckTimeout)
 	}
 	for _, l := range slices.Clone(s.links) {
 		if l.pingAt.IsZero() {
@@ -474,8 +489,8 @@ func (s *session) flying() (n int) {
 
 // publish shows the session's state to Stats and Delivering.
 func (s *session) publish(now time.Time) {
-	until := int64(math.MaxInt64)
-	if len(s.links) == 0 || s.links[0].draining {
+	until := time.Duration(math.MaxInt64)
+	if !slices.ContainsFunc(s.links, func(l *link) bool { return !l.draining }) {
 		until = 0
 	}
 	rate := 0.0
@@ -487,21 +502,21 @@ func (s *session) publish(now time.Time) {
 		ln := &s.lanes[i]
 		s.stats.Lanes[i] = LaneStats{Acked: ln.acked, Sent: ln.sent, InFlight: ln.bytes}
 		if len(ln.flight) > 0 {
-			until = min(until, ln.progressAt.Add(s.opt.AckTimeout/stallPart).UnixNano())
+			until = min(until, ln.progressAt.Sub(s.started)+s.opt.AckTimeout/stallPart)
 		}
 	}
 	s.stats.Rate = rate
-	state := s.stats.State
 	s.mu.Unlock()
-	s.deliversUntil.Store(until)
-	if len(s.links) == 0 {
-		return
-	}
-	switch stalled := until <= now.UnixNano(); {
-	case stalled && state == Delivering:
+	s.deliversUntil.Store(int64(until))
+	switch {
+	case len(s.links) == 0:
+		s.setState(now, Connecting, s.trying)
+	case until == 0:
+		s.setState(now, Stalled, "the collector shuts down")
+	case until <= now.Sub(s.started):
 		s.setState(now, Stalled, "the collector is connected, but acknowledges nothing")
-	case !stalled && state == Stalled:
-		s.setState(now, Delivering, "acknowledgements come again")
+	default:
+		s.setState(now, Delivering, "connected to "+s.links[0].name)
 	}
 }
 
@@ -511,13 +526,6 @@ func earliest(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // until is how long to sleep; with nothing to wake for, an hour costs nothing.

@@ -11,8 +11,7 @@ type State string
 
 // The states.
 const (
-	Connecting State = "connecting" // dialling or shaking hands
-	Waiting    State = "waiting"    // until the next attempt; the reason says why the last one ended
+	Connecting State = "connecting" // no carrier: the reason says why, or what is being tried
 	Delivering State = "delivering" // a session is up and acknowledgements come
 	Stalled    State = "stalled"    // a session is up, readings wait, no acknowledgements come
 	Stopped    State = "stopped"
@@ -68,7 +67,7 @@ func (s *Sender) Stats() Stats {
 
 // Delivering says whether what is stored now can be expected to go out at once:
 // a session is up, and acknowledgements come or nothing waits for one.
-func (s *Sender) Delivering() bool { return time.Now().UnixNano() < s.deliversUntil.Load() }
+func (s *Sender) Delivering() bool { return int64(time.Since(s.started)) < s.deliversUntil.Load() }
 
 // setState changes the state and logs it once.
 func (s *Sender) setState(now time.Time, state State, reason string) {

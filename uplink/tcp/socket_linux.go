@@ -8,13 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unsentFirst is the limit of unsent bytes while the link's rate is unknown: what
-// a link of 10 Mbit/s sends in 13 ms.
-const unsentFirst = 16 << 10
-
-// tune sets what only Linux has: TCP_USER_TIMEOUT (RFC 5482), the limit of unsent
-// bytes, and BBR where the kernel has it, since loss on radio links says little
-// about congestion.
+// tune sets what only Linux has: TCP_USER_TIMEOUT (RFC 5482), and BBR where the
+// kernel has it, since loss on radio links says little about congestion.
 func tune(c *net.TCPConn, userTimeout time.Duration) (congestion string, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -25,10 +20,6 @@ func tune(c *net.TCPConn, userTimeout time.Duration) (congestion string, err err
 		s := int(fd)
 		if set = unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds())); set != nil {
 			set = fmt.Errorf("set TCP_USER_TIMEOUT: %w", set)
-			return
-		}
-		if set = unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentFirst); set != nil {
-			set = fmt.Errorf("set TCP_NOTSENT_LOWAT: %w", set)
 			return
 		}
 		// A kernel without BBR refuses, and keeps its own; which one, Info tells.

@@ -55,6 +55,7 @@ func AppendWelcome(dst []byte, w Welcome) []byte {
 		dst = binary.AppendUvarint(dst, r.Durable)
 		dst = binary.AppendUvarint(dst, r.Received-r.Durable)
 	}
+	dst = binary.BigEndian.AppendUint64(dst, w.Instance)
 	return finish(dst, start)
 }
 

@@ -48,6 +48,7 @@ func DecodeWelcome(body []byte) (Welcome, error) {
 		r.Durable = p.uvarint()
 		r.Received = p.sum(r.Durable, p.uvarint())
 	}
+	w.Instance = p.fixed64()
 	return w, p.err("welcome")
 }
 

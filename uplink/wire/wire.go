@@ -81,6 +81,7 @@ type Welcome struct {
 	MaxUnacked   uint64 // bytes of all Data messages of a session not yet acknowledged
 	Wall         int64  // the collector's clock, nanoseconds since 1970-01-01 UTC
 	Lanes        [reading.Lanes]Resume
+	Instance     uint64 // random, of the collector's process: a session's carriers must all lead to one
 }
 
 // Resume is where a lane goes on.

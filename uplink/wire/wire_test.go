@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the golden vectors anew")
 func vectors() []vector {
 	hello := Hello{Version: 1, Gateway: "gw-7", Session: SessionID{1, 2, 3, 15: 0xff}, Epoch: 1<<63 + 5, Carrier: "tcp", Keepalive: 90000}
 	welcome := Welcome{Version: 1, MaxFrame: 4 << 20, MaxUnacked: 4 << 20, Wall: 1764536400123456789,
-		Lanes: [reading.Lanes]Resume{{0, 0}, {500, 620}, {1 << 40, 1 << 40}}}
+		Lanes: [reading.Lanes]Resume{{0, 0}, {500, 620}, {1 << 40, 1 << 40}}, Instance: 0x0102030405060708}
 	data := Data{Lane: reading.Live, Prev: 620, Through: 800, Segments: []reading.Segment{
 		{First: 621, Count: 2, Data: []byte("first")}, {First: 700, Count: 65535, Data: []byte("second")}}}
 	data.Through = data.Segments[1].Last() + 3

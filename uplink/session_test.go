@@ -1,0 +1,118 @@
+package uplink
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/reading"
+	"sluice/uplink/wire"
+)
+
+// silent is a carrier that takes everything and says nothing.
+type silent struct {
+	net.Conn
+}
+
+func newSilent() silent {
+	near, far := net.Pipe()
+	go io.Copy(io.Discard, far)
+	return silent{near}
+}
+
+func (silent) Peer() string    { return "collector" }
+func (silent) Info() Info      { return Info{Kind: "silent"} }
+func (silent) LimitUnsent(int) {}
+
+// one is a queue of one reading.
+type one struct{}
+
+func (one) Epoch() uint64            { return 1 }
+func (one) Ack(reading.Lane, uint64) {}
+func (one) Changed() <-chan struct{} { return nil }
+func (one) Next(lane reading.Lane, after uint64, _ int) ([]reading.Segment, error) {
+	if lane != reading.Alarm || after > 0 {
+		return nil, nil
+	}
+	return []reading.Segment{segment(1, 1, 0)}, nil
+}
+
+// twoCarriers returns a session with two carriers to one collector.
+func twoCarriers(t *testing.T) (s *session, a, b *link) {
+	s = newSession(New(Options{Queue: one{}, Dialers: make([]Dialer, 1), MaxFrame: 4096,
+		Keepalive: time.Minute, AckTimeout: 15 * time.Second, Logger: slog.New(slog.DiscardHandler)}))
+	for _, l := range []**link{&a, &b} {
+		*l = joining(t, s)
+		s.join(time.Now(), *l, wire.Welcome{Version: 1, MaxFrame: 1 << 20, MaxUnacked: 1 << 20, Instance: 5})
+	}
+	return s, a, b
+}
+
+func joining(t *testing.T, s *session) *link {
+	c := newSilent()
+	l, err := newLink(c, wire.NewReader(c, wire.MaxControl), "collector", s.opt.Queue.Epoch())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Of several carriers, the one that delivers nothing is given up, and the others
+// carry what it had.
+func TestExpireOneOfTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, a, b := twoCarriers(t)
+		s.feed(time.Now())
+		if a.flying != 1 || b.flying != 0 {
+			t.Fatalf("in flight: %d and %d, want one frame on the first", a.flying, b.flying)
+		}
+		s.expire(time.Now().Add(16 * time.Second))
+		if len(s.links) != 1 || s.links[0] != b || !errors.Is((<-a.gone).reason, errAckTimeout) {
+			t.Fatalf("after the timeout %d carriers, want the second", len(s.links))
+		}
+		s.feed(time.Now())
+		if b.flying != 1 {
+			t.Errorf("in flight on the second: %d, want what the first had", b.flying)
+		}
+		s.leave(time.Now(), b, errShutdown)
+		close(s.ended)
+		s.wg.Wait()
+	})
+}
+
+// A carrier that reaches another collector than the session's others does not
+// join: each would have half of the readings and wait for the rest.
+func TestJoinElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, a, b := twoCarriers(t)
+		l := joining(t, s)
+		s.join(time.Now(), l, wire.Welcome{Version: 1, MaxFrame: 1 << 20, MaxUnacked: 1 << 20, Instance: 6})
+		if len(s.links) != 2 || !errors.Is((<-l.gone).reason, errElsewhere) {
+			t.Errorf("%d carriers, want the two that lead to one collector", len(s.links))
+		}
+		s.leave(time.Now(), a, errShutdown)
+		s.leave(time.Now(), b, errShutdown)
+		close(s.ended)
+		s.wg.Wait()
+	})
+}
+
+// One carrier that is drained does not make the uplink stop delivering.
+func TestDeliveringWhileOneDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, a, b := twoCarriers(t)
+		a.draining = true
+		s.publish(time.Now())
+		if !s.Delivering() {
+			t.Error("not delivering with a second carrier")
+		}
+		s.leave(time.Now(), a, errShutdown)
+		s.leave(time.Now(), b, errShutdown)
+		close(s.ended)
+		s.wg.Wait()
+	})
+}
