@@ -99,17 +99,11 @@ equals = true
 	b.check(load)
 }
 
-// F9: the disk is really full. The gateway goes on running, takes nothing in
-// and says why; it resumes by itself, and nothing acknowledged is missing.
+// F9: the disk is really full. A gateway that may refuse goes on running, takes
+// nothing in and says why; it resumes by itself, and nothing acknowledged is
+// missing.
 func TestField09DiskFull(t *testing.T) {
-	disk := smallDisk(t, "16m")
-	// Something else fills the disk up to a little.
-	other := filepath.Join(disk, "other")
-	if err := os.WriteFile(other, make([]byte, 12<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b := newBench(t, lab.SiteOptions{GatewayData: filepath.Join(disk, "gateway"), Quota: "1GB"})
-	b.must(b.site.StartGateway(b.ctx))
+	b, other := newFullDisk(t, "reject")
 	load := b.load(0, 0)
 	b.must(b.site.AwaitStatus(b.ctx, "the status says that the disk is full", func(s admin.Status) bool { return s.Store.Paused != "" }))
 	status, err := b.site.Status(b.ctx)
@@ -124,6 +118,30 @@ func TestField09DiskFull(t *testing.T) {
 	load.Stop()
 	b.must(b.site.StartCollector(b.ctx))
 	b.check(load)
+}
+
+// F9: a gateway that may drop the oldest makes way on a full disk as it does at
+// the quota, and counts what it removes.
+func TestField09DiskFullDropsOldest(t *testing.T) {
+	b, _ := newFullDisk(t, "drop-oldest")
+	load := b.publish(300_000)
+	b.must(b.site.StartCollector(b.ctx))
+	b.settle(b.tally.Add)
+	b.checkRemoved(load)
+}
+
+// newFullDisk starts a gateway on a small disk that something else, a file,
+// fills up to a little.
+func newFullDisk(t *testing.T, policy string) (b *bench, other string) {
+	t.Helper()
+	disk := smallDisk(t, "16m")
+	other = filepath.Join(disk, "other")
+	if err := os.WriteFile(other, make([]byte, 12<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b = newBench(t, lab.SiteOptions{GatewayData: filepath.Join(disk, "gateway"), Quota: "1GB", Policy: policy})
+	b.must(b.site.StartGateway(b.ctx))
+	return b, other
 }
 
 // F11: bytes are overwritten inside the store's file, or it is cut to half. The

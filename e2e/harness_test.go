@@ -241,3 +241,26 @@ func (b *bench) checkEach(load *lab.Load, each func(lab.Record)) lab.Result {
 	}
 	return verdict
 }
+
+// checkRemoved checks, after settle, that what a policy has removed is what is
+// missing, and that the rest is in order.
+func (b *bench) checkRemoved(load *lab.Load) {
+	b.Helper()
+	status, err := b.site.Status(b.ctx)
+	b.must(err)
+	var removed uint64
+	for _, n := range status.Store.Removed {
+		removed += n
+	}
+	verdict := b.tally.Compare(load)
+	b.Logf("%s; removed %v", verdict, status.Store.Removed)
+	if verdict.Delivered == 0 || verdict.Lost == 0 {
+		b.Error("nothing was removed, or nothing kept")
+	}
+	if want := verdict.Lost * uint64(len(lab.SensorFields)); removed != want {
+		b.Errorf("counted as removed: %d readings, missing: %d", removed, want)
+	}
+	if verdict.Doubled+verdict.Disordered+verdict.Wrong != 0 {
+		b.Error(verdict)
+	}
+}

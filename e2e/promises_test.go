@@ -222,24 +222,7 @@ equals = true
 		b.must(b.site.StartCollector(b.ctx))
 		alarmsSeen := 0
 		b.settle(func(r lab.Record) { rang(b, r, &alarmsSeen) })
-		status, err = b.site.Status(b.ctx)
-		b.must(err)
-		var removed uint64
-		for _, n := range status.Store.Removed {
-			removed += n
-		}
-		verdict := b.tally.Compare(load)
-		b.Logf("%s; removed %v", verdict, status.Store.Removed)
-		if verdict.Delivered == 0 || verdict.Lost == 0 {
-			b.Error("the quota was not reached, or nothing was kept")
-		}
-		// A commit may be cut in the middle of a message, so readings count.
-		if got, want := removed, verdict.Lost*uint64(len(lab.SensorFields)); got < want || got > want+100 {
-			b.Errorf("counted as removed: %d readings, missing: %d", got, want)
-		}
-		if verdict.Doubled+verdict.Disordered != 0 {
-			b.Error(verdict)
-		}
+		b.checkRemoved(load)
 		if alarmsSeen != 1 {
 			b.Errorf("the alarm arrived %d times, want once", alarmsSeen)
 		}
