@@ -161,27 +161,49 @@ func (o *Output) Last(ctx context.Context, s collector.Stream) (uint64, error) {
 	return t.reading, err
 }
 
-func (o *Output) load(ctx context.Context, s collector.Stream) (tip, error) {
+func (o *Output) load(ctx context.Context, s collector.Stream) (t tip, err error) {
+	if o.server != nil {
+		if err := o.server.heal(ctx); err != nil {
+			return tip{}, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	subject := Subject(s)
-	raw, err := o.stream.GetLastMsgForSubject(ctx, subject)
-	var t tip
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-	case err != nil:
-		return tip{}, fmt.Errorf("read last message of %s: %w", subject, err)
-	default:
-		last, err := strconv.ParseUint(raw.Header.Get(HeaderLast), 10, 64)
+	for {
+		raw, err := o.stream.GetLastMsgForSubject(ctx, subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			break
+		}
 		if err != nil {
+			return tip{}, fmt.Errorf("read last message of %s: %w", subject, o.diagnose(err))
+		}
+		last, err := strconv.ParseUint(raw.Header.Get(HeaderLast), 10, 64)
+		if err == nil {
+			t = tip{message: raw.Sequence, reading: last}
+			break
+		}
+		if o.server == nil {
 			return tip{}, fmt.Errorf("read last message of %s: header %s: %w: "+
 				"something else publishes there; deny it and delete message %d",
 				subject, HeaderLast, err, raw.Sequence)
 		}
-		t = tip{message: raw.Sequence, reading: last}
+		// The server lets a client name this subject as where to send an answer.
+		o.log.Warn("message that is not the collector's removed", "subject", subject, "message", raw.Sequence)
+		if err := o.stream.DeleteMsg(ctx, raw.Sequence); err != nil {
+			return tip{}, fmt.Errorf("delete message %d of %s: %w", raw.Sequence, subject, err)
+		}
 	}
 	o.setTip(s, t)
 	return t, nil
+}
+
+// diagnose adds to err what the server within says of itself.
+func (o *Output) diagnose(err error) error {
+	if o.server == nil {
+		return err
+	}
+	return o.server.diagnose(err)
 }
 
 func (o *Output) setTip(s collector.Stream, t tip) {
@@ -201,6 +223,11 @@ func (o *Output) forgetTip(s collector.Stream) {
 // ds, and Last tells how much of it. After an error whose outcome is unknown
 // the stream is asked before anything else is written.
 func (o *Output) Write(ctx context.Context, s collector.Stream, after uint64, ds []collector.Delivery) error {
+	if o.server != nil {
+		if err := o.server.room(); err != nil {
+			return err
+		}
+	}
 	o.mu.Lock()
 	t, known := o.tips[s]
 	o.mu.Unlock()
@@ -222,7 +249,7 @@ func (o *Output) Write(ctx context.Context, s collector.Stream, after uint64, ds
 			if errors.Is(err, collector.ErrConflict) {
 				return err
 			}
-			return fmt.Errorf("publish readings %d to %d on %s: %w", p.First, p.Last, subject, err)
+			return fmt.Errorf("publish readings %d to %d on %s: %w", p.First, p.Last, subject, o.diagnose(err))
 		}
 		t = tip{message: message, reading: complete(p)}
 		o.setTip(s, t)
@@ -258,7 +285,7 @@ func (o *Output) Close() error {
 		o.conn.Close()
 	}
 	if o.server != nil {
-		o.server.stop()
+		o.server.close()
 	}
 	return nil
 }

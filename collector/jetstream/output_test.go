@@ -42,6 +42,18 @@ func read(t *testing.T, cluster Cluster, s collector.Stream) []collector.Deliver
 	return ds
 }
 
+// once reports whether ds are the readings 1 to last, each once and in order.
+func once(ds []collector.Delivery, last uint64) bool {
+	next := uint64(1)
+	for _, d := range ds {
+		if d.First != next {
+			return false
+		}
+		next = d.Last() + 1
+	}
+	return next == last+1
+}
+
 func TestConformance(t *testing.T) {
 	outputtest.Run(t, func(t *testing.T) outputtest.Place {
 		dir := t.TempDir()

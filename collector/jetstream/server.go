@@ -1,16 +1,20 @@
 package jetstream
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sys/unix"
 )
 
 // Server is a NATS server within this process. It syncs every message before
@@ -20,8 +24,8 @@ type Server struct {
 	Listen string // host:port for ordinary clients; empty: none can connect
 
 	// User and Password are what a client must present. Without a user,
-	// whoever reaches Listen may read. Clients can read, and keep consumers and
-	// streams of their own; only the collector writes to the stream.
+	// whoever reaches Listen may read. Clients can read and keep consumers;
+	// only the collector writes.
 	User, Password string
 	TLS            *tls.Config // for clients; nil: plain text
 }
@@ -34,9 +38,16 @@ const (
 	// startCheck is how often we look whether it has given up.
 	startCheck = 100 * time.Millisecond
 
-	// serverMemory bounds streams that clients create in memory; ours is on
-	// disk.
-	serverMemory = 64 << 20
+	// serverMemory is for streams in memory, of which there is none.
+	serverMemory = 1 << 20
+
+	// serverStore is no limit. Without it the server takes three quarters of
+	// what is free when it starts, and does not see room that is made later.
+	serverStore = 1 << 62
+
+	// keepFree is how many bytes of the disk are left free. On a full disk the
+	// server could not even delete old messages.
+	keepFree = 64 << 20
 
 	writer = "sluice-collector" // the only user who may publish readings
 	reader = "sluice-reader"    // who a client is when no user is configured
@@ -44,12 +55,20 @@ const (
 
 // embedded is a running server.
 type embedded struct {
-	server   *server.Server
-	password string // of writer, new at each start
+	options  *server.Options
+	stream   string
+	log      *slog.Logger
+	password string // of writer, new each time
+	keepFree uint64
+
+	server  atomic.Pointer[server.Server]
+	sick    atomic.Bool   // it takes no messages until it is started anew
+	healing chan struct{} // holds one token while somebody does that
+	closing sync.Once
 }
 
 func startServer(cfg Server, stream string, log *slog.Logger) (*embedded, error) {
-	e := &embedded{password: rand.Text()}
+	e := &embedded{stream: stream, log: log, password: rand.Text(), keepFree: keepFree, healing: make(chan struct{}, 1)}
 	opts := &server.Options{
 		ServerName:             writer,
 		DontListen:             cfg.Listen == "",
@@ -57,11 +76,12 @@ func startServer(cfg Server, stream string, log *slog.Logger) (*embedded, error)
 		StoreDir:               cfg.Dir,
 		SyncAlways:             true,
 		JetStreamMaxMemory:     serverMemory,
+		JetStreamMaxStore:      serverStore,
 		NoSigs:                 true,
 		DisableJetStreamBanner: true,
 		Users: []*server.User{
 			{Username: writer, Password: e.password},
-			readerUser(cfg, stream),
+			readerUser(cfg),
 		},
 	}
 	if cfg.User == "" {
@@ -84,35 +104,43 @@ func startServer(cfg Server, stream string, log *slog.Logger) (*embedded, error)
 	if cfg.TLS != nil {
 		opts.TLS, opts.TLSConfig, opts.TLSTimeout = true, cfg.TLS, 5
 	}
-	s, err := server.NewServer(opts)
-	if err != nil {
-		return nil, fmt.Errorf("nats server: %w", err)
-	}
-	said := &logger{log: log, fatal: make(chan struct{})}
-	s.SetLoggerV2(said, false, false, false)
-	e.server = s
-	s.Start()
-	if err := said.awaitStart(s); err != nil {
-		e.stop()
-		return nil, fmt.Errorf("nats server in %s: %w", cfg.Dir, err)
-	}
-	return e, nil
+	e.options = opts
+	return e, e.start()
 }
 
-// readerUser may do everything but write the stream or take from it: the
-// stream is the collector's memory of what was delivered.
-func readerUser(cfg Server, stream string) *server.User {
+func (e *embedded) start() error {
+	s, err := server.NewServer(e.options)
+	if err != nil {
+		return fmt.Errorf("nats server: %w", err)
+	}
+	said := &logger{log: e.log, fatal: make(chan struct{})}
+	s.SetLoggerV2(said, false, false, false)
+	s.Start()
+	if err := said.awaitStart(s); err != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+		return fmt.Errorf("nats server in %s: %w", e.options.StoreDir, err)
+	}
+	e.server.Store(s)
+	return nil
+}
+
+// readerUser may read and keep consumers. The stream is the collector's memory
+// of what was delivered, so nobody else may write it or take from it; nor may a
+// client answer in the server's stead, or fill the disk with streams of its own.
+func readerUser(cfg Server) *server.User {
 	u := &server.User{
 		Username: reader,
-		Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{
-			prefix + ".>",
-			"$JS.API.STREAM.CREATE." + stream,
-			"$JS.API.STREAM.UPDATE." + stream,
-			"$JS.API.STREAM.DELETE." + stream,
-			"$JS.API.STREAM.PURGE." + stream,
-			"$JS.API.STREAM.RESTORE." + stream,
-			"$JS.API.STREAM.MSG.DELETE." + stream,
-			"$JS.API.ACCOUNT.PURGE.>",
+		Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{
+			"$JS.API.INFO",
+			"$JS.API.STREAM.NAMES",
+			"$JS.API.STREAM.LIST",
+			"$JS.API.STREAM.INFO.>",
+			"$JS.API.STREAM.MSG.GET.>",
+			"$JS.API.DIRECT.GET.>",
+			"$JS.API.CONSUMER.>",
+			"$JS.ACK.>",
+			"$JS.FC.>",
 		}}},
 	}
 	if cfg.User != "" {
@@ -123,23 +151,85 @@ func readerUser(cfg Server, stream string) *server.User {
 
 func (e *embedded) connect(opts ...nats.Option) (*nats.Conn, error) {
 	conn, err := nats.Connect("", append(opts,
-		nats.InProcessServer(e.server), nats.UserInfo(writer, e.password), nats.MaxReconnects(-1))...)
+		nats.InProcessServer(e), nats.UserInfo(writer, e.password),
+		nats.MaxReconnects(-1), nats.ReconnectWait(startCheck), nats.ReconnectBufSize(-1))...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the nats server within: %w", err)
 	}
 	return conn, nil
 }
 
+// InProcessConn connects to whichever server runs now.
+func (e *embedded) InProcessConn() (net.Conn, error) { return e.server.Load().InProcessConn() }
+
 func (e *embedded) address() string {
-	a, ok := e.server.Addr().(*net.TCPAddr)
+	a, ok := e.server.Load().Addr().(*net.TCPAddr)
 	if !ok {
 		return ""
 	}
 	return a.String()
 }
 
+// room returns an error if the disk has no room for more.
+func (e *embedded) room() error {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(e.options.StoreDir, &disk); err != nil {
+		return fmt.Errorf("look for room in %s: %w", e.options.StoreDir, err)
+	}
+	if free := disk.Bavail * uint64(disk.Bsize); free < e.keepFree {
+		return fmt.Errorf("disk full: %s has %d MB left, of which %d MB are kept free: remove files, or let max_bytes remove old readings",
+			e.options.StoreDir, free>>20, e.keepFree>>20)
+	}
+	return nil
+}
+
+// diagnose returns why a request failed with err. After a failed write to the
+// disk the server does not answer any more, and takes no message of the stream
+// until it is started anew.
+func (e *embedded) diagnose(err error) error {
+	h := e.server.Load().Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: e.stream})
+	if h.Error == "" {
+		return err
+	}
+	e.sick.Store(true)
+	return fmt.Errorf("%s: %w", h.Error, err)
+}
+
+// heal starts the server anew if it needs that.
+func (e *embedded) heal(ctx context.Context) error {
+	if !e.sick.Load() {
+		return nil
+	}
+	select {
+	case e.healing <- struct{}{}:
+		defer func() { <-e.healing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if !e.sick.Load() {
+		return nil
+	}
+	e.log.Warn("nats server is started anew after a failed write")
+	e.stop()
+	if err := e.start(); err != nil {
+		return err
+	}
+	e.sick.Store(false)
+	return nil
+}
+
+// close ends the server for good: heal waits in vain from then on.
+func (e *embedded) close() {
+	e.closing.Do(func() {
+		e.healing <- struct{}{}
+		e.stop()
+	})
+}
+
 // stop ends the server and waits until its files are closed.
 func (e *embedded) stop() {
-	e.server.Shutdown()
-	e.server.WaitForShutdown()
+	if s := e.server.Load(); s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
 }

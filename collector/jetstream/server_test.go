@@ -43,7 +43,9 @@ func TestReadersCannotWrite(t *testing.T) {
 		"$JS.API.STREAM.PURGE.SLUICE",
 		"$JS.API.STREAM.RESTORE.SLUICE",
 		"$JS.API.STREAM.MSG.DELETE.SLUICE",
+		"$JS.API.STREAM.CREATE.MINE",
 		"$JS.API.ACCOUNT.PURGE.x",
+		"_INBOX.somebody", // as if it were the server that answers the collector
 	} {
 		if err := conn.Publish(subject, []byte("{}")); err != nil {
 			t.Fatal(err)
@@ -59,6 +61,48 @@ func TestReadersCannotWrite(t *testing.T) {
 	}
 	if last, err := o.Last(ctx, live); err != nil || last != 3 {
 		t.Fatalf("last: got %d, %v, want 3", last, err)
+	}
+}
+
+// The server sends an answer to whatever subject a client names for it, and that
+// may be the collector's own: what then stands there does not stop the gateway.
+func TestForeignMessage(t *testing.T) {
+	o := open(t, t.TempDir())
+	ctx := outputtest.Context(t)
+	if err := o.Write(ctx, live, 0, []collector.Delivery{outputtest.Readings(1, 3)}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := nats.Connect("nats://" + o.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for range 2 {
+		if err := conn.PublishRequest("$JS.API.INFO", Subject(live), nil); err != nil {
+			t.Fatal(err)
+		}
+		// The answer to a later request comes later.
+		if _, err := conn.RequestWithContext(ctx, "$JS.API.INFO", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := uint64(3)
+	for range 3 { // the first may find its expectation wrong
+		err := o.Write(ctx, live, last, []collector.Delivery{outputtest.Readings(last+1, 1)})
+		if errors.Is(err, collector.ErrConflict) {
+			last, err = o.Last(ctx, live)
+		} else {
+			last++
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if last < 5 {
+		t.Fatalf("last: got %d, want at least 5", last)
+	}
+	if ds := read(t, Cluster{URLs: []string{"nats://" + o.Address()}}, live); !once(ds, last) {
+		t.Errorf("the stream does not hold readings 1 to %d once", last)
 	}
 }
 
