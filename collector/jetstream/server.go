@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sys/unix"
+
+	"sluice/collector/lock"
 )
 
 // Server is a NATS server within this process. It syncs every message before
@@ -60,6 +63,7 @@ type embedded struct {
 	log      *slog.Logger
 	password string // of writer, new each time
 	keepFree uint64
+	lock     *os.File // the server itself would let a second one at its files
 
 	server  atomic.Pointer[server.Server]
 	sick    atomic.Bool   // it takes no messages until it is started anew
@@ -105,7 +109,18 @@ func startServer(cfg Server, stream string, log *slog.Logger) (*embedded, error)
 		opts.TLS, opts.TLSConfig, opts.TLSTimeout = true, cfg.TLS, 5
 	}
 	e.options = opts
-	return e, e.start()
+	if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
+		return nil, fmt.Errorf("nats server: %w", err)
+	}
+	var err error
+	if e.lock, err = lock.Dir(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("nats server: %w", err)
+	}
+	if err := e.start(); err != nil {
+		e.lock.Close()
+		return nil, err
+	}
+	return e, nil
 }
 
 func (e *embedded) start() error {
@@ -223,6 +238,7 @@ func (e *embedded) close() {
 	e.closing.Do(func() {
 		e.healing <- struct{}{}
 		e.stop()
+		e.lock.Close()
 	})
 }
 

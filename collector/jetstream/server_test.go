@@ -164,6 +164,25 @@ func TestStreamLimits(t *testing.T) {
 	}
 }
 
+// A second collector must not touch the files, whether or not it listens.
+func TestOneServerAFolder(t *testing.T) {
+	dir := t.TempDir()
+	o := open(t, dir)
+	opts := Options{Server: &Server{Dir: dir}, Logger: slog.New(slog.DiscardHandler)}
+	if second, err := Open(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "another collector") {
+		if err == nil {
+			second.Close()
+		}
+		t.Fatalf("second server in one folder: got %v, want a refusal", err)
+	}
+	o.Close()
+	third, err := Open(t.Context(), opts)
+	if err != nil {
+		t.Fatalf("after the first was closed: %v", err)
+	}
+	third.Close()
+}
+
 func TestOpenReports(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
@@ -172,7 +191,7 @@ func TestOpenReports(t *testing.T) {
 		{"neither", "either", Options{}},
 		{"no server there", "nats://127.0.0.1:1", Options{Cluster: &Cluster{URLs: []string{"nats://me:secret@127.0.0.1:1"}}}},
 		{"no port", "listen address", Options{Server: &Server{Dir: t.TempDir(), Listen: "127.0.0.1"}}},
-		{"a folder that cannot be", "nats server in /dev/null/x", Options{Server: &Server{Dir: "/dev/null/x"}}},
+		{"a folder that cannot be", "nats server: mkdir /dev/null", Options{Server: &Server{Dir: "/dev/null/x"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.opts.Logger = slog.New(slog.DiscardHandler)

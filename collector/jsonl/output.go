@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"sluice/collector"
+	"sluice/collector/lock"
 	"sluice/collector/pack"
 )
 
@@ -49,11 +50,11 @@ func Open(opts Options) (*Output, error) {
 	if err := makeDir(opts.Dir); err != nil {
 		return nil, fmt.Errorf("open files output: %w", err)
 	}
-	lock, err := lockDir(opts.Dir)
+	held, err := lock.Dir(opts.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("open files output: %w", err)
 	}
-	return &Output{opts: opts, lock: lock, files: make(map[collector.Stream]file)}, nil
+	return &Output{opts: opts, lock: held, files: make(map[collector.Stream]file)}, nil
 }
 
 // Name implements collector.Output.

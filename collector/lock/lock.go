@@ -1,4 +1,6 @@
-package jsonl
+// Package lock keeps two collectors out of one folder: neither would know what
+// the other has written.
+package lock
 
 import (
 	"fmt"
@@ -8,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockDir keeps other processes out of dir until the returned file is closed,
-// or this process ends in whatever way.
-func lockDir(dir string) (*os.File, error) {
+// Dir keeps other processes out of dir until the returned file is closed, or
+// this process ends in whatever way.
+func Dir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, ".lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o640)
 	if err != nil {
