@@ -38,6 +38,10 @@ func NewOracle(url string, from *Namespace) *Oracle {
 	return &Oracle{url: url, dial: from, next: 1, last: make(map[string]uint64)}
 }
 
+// pull is how many messages are asked for at once. They are half a megabyte
+// each, and a server hangs up on a client that lets much more than that pile up.
+const pull = 16
+
 // streamName is where the collector puts its readings.
 const streamName = "SLUICE"
 
@@ -92,7 +96,7 @@ func (o *Oracle) Advance(ctx context.Context, each func(Record)) error {
 	if err != nil {
 		return fmt.Errorf("read stream %s from %d: %w", streamName, o.next, err)
 	}
-	messages, err := consumer.Messages()
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(pull))
 	if err != nil {
 		return fmt.Errorf("read stream %s from %d: %w", streamName, o.next, err)
 	}
