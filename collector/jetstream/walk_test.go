@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -99,7 +100,7 @@ func parseSubject(subject string) (collector.Stream, error) {
 	if !ok || len(parts) != 3 {
 		return collector.Stream{}, fmt.Errorf("subject %q: want %s.<gateway>.<lane>.<epoch>", subject, prefix)
 	}
-	gateway, err := pack.Unescape(parts[0])
+	gateway, err := url.PathUnescape(parts[0])
 	if err != nil {
 		return collector.Stream{}, fmt.Errorf("subject %q: %w", subject, err)
 	}

@@ -1,6 +1,7 @@
 package pack_test
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -120,28 +121,8 @@ func TestEscape(t *testing.T) {
 		if got != test.want {
 			t.Errorf("escape %q: got %q, want %q", test.id, got, test.want)
 		}
-		if back, err := pack.Unescape(got); err != nil || back != test.id {
+		if back, err := url.PathUnescape(got); err != nil || back != test.id {
 			t.Errorf("unescape %q: got %q, %v, want %q", got, back, err, test.id)
 		}
 	}
-	for _, level := range []string{"%", "%4", "a%zz"} {
-		if id, err := pack.Unescape(level); err == nil {
-			t.Errorf("unescape %q: got %q, want an error", level, id)
-		}
-	}
-}
-
-func FuzzUnescape(f *testing.F) {
-	f.Add("gw-1")
-	f.Add("%41%")
-	f.Add("%c3%BC")
-	f.Fuzz(func(t *testing.T, level string) {
-		id, err := pack.Unescape(level)
-		if err != nil {
-			return
-		}
-		if back, err := pack.Unescape(pack.Escape(id)); err != nil || back != id {
-			t.Fatalf("%q: got %q, %v back", id, back, err)
-		}
-	})
 }
