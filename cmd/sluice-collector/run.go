@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -24,6 +26,11 @@ import (
 	"sluice/config"
 	"sluice/uplink/tcp"
 )
+
+// memoryRoom is how much memory the collector takes beside the readings it has
+// not written yet before it collects garbage more often. Without it the NATS
+// server within lets the buffers of a second's messages pile up.
+const memoryRoom = 64 << 20
 
 // openTimeout bounds how long an output elsewhere may take to be reached.
 const openTimeout = 30 * time.Second
@@ -51,7 +58,11 @@ func serve(ctx context.Context, args []string, _, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	col := collector.New(collector.Options{Outputs: outputs, Limits: collector.DefaultLimits(), Logger: log})
+	limits := collector.DefaultLimits()
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // GOMEMLIMIT says nothing else
+		debug.SetMemoryLimit(int64(limits.Memory) + memoryRoom)
+	}
+	col := collector.New(collector.Options{Outputs: outputs, Limits: limits, Logger: log})
 
 	security, err := gatewaySecurity(c.Collector)
 	if err != nil {
