@@ -240,6 +240,8 @@ func TestOutputFails(t *testing.T) {
 		}
 		if st := n.Stats(); st.State != uplink.Stalled {
 			t.Errorf("state %q (%s), want %q", st.State, st.Reason, uplink.Stalled)
+		} else if !strings.Contains(st.Reason, "outputs") {
+			t.Errorf("stalled: %s, want the outputs named", st.Reason)
 		}
 		if got := far.c.Stats().Sessions[0].Lanes[reading.Live].Fault; got == "" {
 			t.Error("the collector's status names no fault")

@@ -1,7 +1,9 @@
 package uplink
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -105,11 +107,23 @@ func (l *link) read(ses *session) {
 	}
 }
 
+// lost says what the end of a carrier means.
+func lost(doing string, err error) error {
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("the collector went away without a word")
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Errorf("the path is dead: %s: %w", doing, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
 // readOne reads a message and returns what the session has to do about it.
 func (l *link) readOne(ses *session) (func(time.Time), error) {
 	t, body, err := l.in.Next()
 	if err != nil {
-		return nil, err
+		return nil, lost("receive", err)
 	}
 	switch t {
 	case wire.TypeAck:

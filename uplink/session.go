@@ -63,6 +63,7 @@ func newSession(s *Sender) *session {
 		ended:  make(chan struct{}),
 		dialed: make(chan struct{}),
 		pack:   packer{correct: s.opt.Correct},
+		trying: "dialling " + s.opt.Dialers[0].Name,
 	}
 }
 
@@ -353,7 +354,7 @@ func (s *session) write(now time.Time, l *link, msg []byte) {
 func (s *session) written(now time.Time, l *link, err error) {
 	l.busy = false
 	if err != nil {
-		s.leave(now, l, fmt.Errorf("send: %w", err))
+		s.leave(now, l, lost("send", err))
 	}
 }
 
@@ -493,6 +494,7 @@ func (s *session) publish(now time.Time) {
 	if !slices.ContainsFunc(s.links, func(l *link) bool { return !l.draining }) {
 		until = 0
 	}
+	stalled := "no acknowledgement comes: the path is slow or dead"
 	rate := 0.0
 	if len(s.links) > 0 {
 		rate = s.links[0].meter.rate()
@@ -503,6 +505,9 @@ func (s *session) publish(now time.Time) {
 		s.stats.Lanes[i] = LaneStats{Acked: ln.acked, Sent: ln.sent, InFlight: ln.bytes}
 		if len(ln.flight) > 0 {
 			until = min(until, ln.progressAt.Sub(s.started)+s.opt.AckTimeout/stallPart)
+			if ln.signAt.After(ln.progressAt) {
+				stalled = "the collector answers, but its outputs take no readings"
+			}
 		}
 	}
 	s.stats.Rate = rate
@@ -514,7 +519,7 @@ func (s *session) publish(now time.Time) {
 	case until == 0:
 		s.setState(now, Stalled, "the collector shuts down")
 	case until <= now.Sub(s.started):
-		s.setState(now, Stalled, "the collector is connected, but acknowledges nothing")
+		s.setState(now, Stalled, stalled)
 	default:
 		s.setState(now, Delivering, "connected to "+s.links[0].name)
 	}

@@ -77,9 +77,8 @@ func (s *Sender) setState(now time.Time, state State, reason string) {
 		s.stats.State, s.stats.Since = state, now
 	}
 	s.stats.Reason = reason
-	collector := s.stats.Collector
 	s.mu.Unlock()
 	if changed {
-		s.opt.Logger.Info("uplink "+string(state), "collector", collector, "reason", reason)
+		s.opt.Logger.Info("uplink "+string(state), "reason", reason)
 	}
 }

@@ -68,6 +68,9 @@ func (m *meter) Read(p []byte) (int, error) {
 }
 
 func (m *meter) Write(p []byte) (int, error) {
+	if err := awaitRoom(m.TCPConn); err != nil {
+		return 0, err
+	}
 	n, err := m.TCPConn.Write(p)
 	m.out.Add(uint64(n))
 	return n, err

@@ -43,6 +43,20 @@ func limitUnsent(c *net.TCPConn, bytes int) {
 	})
 }
 
+// awaitRoom blocks until the socket has less unsent than its limit. A write alone
+// heeds the limit only when it begins a new buffer, of up to 64 KB; poll heeds it
+// always, and by asking has the kernel wake the runtime's poller.
+func awaitRoom(c *net.TCPConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Write(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0)
+		return n != 0 || err != nil && err != unix.EINTR
+	})
+}
+
 // measure asks the kernel for the round trip and the segments sent again.
 func measure(c *net.TCPConn) (rtt time.Duration, retransmits uint64) {
 	raw, err := c.SyscallConn()

@@ -1,7 +1,9 @@
 package tcp
 
 import (
+	"errors"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -49,4 +51,39 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", o.name, got, o.want)
 		}
 	}
+}
+
+// What waits in the socket stays near the limit while the peer takes nothing,
+// however the kernel joins small writes.
+func TestUnsentStaysNearLimit(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	plain, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &meter{TCPConn: plain.(*net.TCPConn)}
+	defer m.Close()
+	const limit, piece = 4000, 1000
+	limitUnsent(m.TCPConn, limit)
+	m.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+	for err == nil {
+		_, err = m.Write(make([]byte, piece))
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("write to a peer that reads nothing: %v", err)
+	}
+	raw, err := m.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(fd uintptr) {
+		unsent, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQNSD)
+		if err != nil || unsent > limit+piece {
+			t.Errorf("%d bytes unsent, %v, want at most %d and a write", unsent, err, limit)
+		}
+	})
 }
