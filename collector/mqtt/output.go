@@ -114,6 +114,9 @@ func (o *Output) set(s *session) {
 
 // session returns the current session, or waits for one.
 func (o *Output) session(ctx context.Context) (*session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	for {
 		o.mu.Lock()
 		s, changed := o.current, o.changed
