@@ -1,31 +1,14 @@
 package jetstream
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"sluice/collector"
 	"sluice/collector/outputtest"
 )
-
-// smallDisk mounts a file system of so many bytes.
-func smallDisk(t *testing.T, size int) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
-		t.Fatalf("mount a small tmpfs: %v: run this test as root, or in a user namespace: unshare -rm go test", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
 
 // F9: the disk fills up. What is written is refused with a remedy, and when
 // there is room again the same output goes on by itself.
@@ -40,7 +23,7 @@ func TestDiskFull(t *testing.T) {
 		{"noticed in a write", "no space left on device", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir := smallDisk(t, 24<<20)
+			dir := outputtest.SmallDisk(t, 24<<20)
 			o := open(t, filepath.Join(dir, "jetstream"))
 			o.server.keepFree = test.keepFree
 			ctx := outputtest.Context(t)
