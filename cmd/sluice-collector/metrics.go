@@ -23,7 +23,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			prometheus.NewDesc("sluice_collector_"+name, help, keys, nil), kind, value, values...)
 	}
 	st := m.status()
-	send(prometheus.GaugeValue, "info", "Always 1; the label says which version runs.", 1, "version", st.Version)
+	send(prometheus.GaugeValue, "build_info", "Always 1; the label says which version runs.", 1, "version", st.Version)
 	send(prometheus.GaugeValue, "healthy", "1 while every output takes readings.", truth(st.Healthy))
 	send(prometheus.CounterValue, "conflicts_total", "Writes refused because another collector had written.", float64(st.Conflicts))
 	send(prometheus.CounterValue, "rejected_carriers_total", "Connections that did not join a session.", float64(st.Rejected))
@@ -31,7 +31,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, g := range st.Gateways {
 		gateway := []string{"gateway", g.Gateway}
 		send(prometheus.GaugeValue, "gateway_carriers", "Connections of a gateway; 0 while it is away.", float64(len(g.Carriers)), gateway...)
-		send(prometheus.GaugeValue, "gateway_last_seen_seconds", "When a gateway was last heard of, in seconds since 1970.",
+		send(prometheus.GaugeValue, "gateway_last_seen_timestamp_seconds", "When a gateway was last heard of, in seconds since 1970.",
 			float64(g.LastSeen.UnixMilli())/1000, gateway...)
 		for _, l := range g.Lanes {
 			lane := append(gateway[:2:2], "lane", l.Lane)
