@@ -8,11 +8,13 @@ const rateMemory = 3 * time.Second
 
 // meter estimates what a link delivers, in frame bytes a second, from
 // acknowledgements: the most that was acknowledged, between the sending of a
-// frame and its acknowledgement, in time (as the delivery rate samples of
-// draft-cardwell-iccrg-bbr-congestion-control do).
+// frame and its acknowledgement, in time, or in the time that it took to send, if
+// that is longer: acks that were held up and come in bunches are not a fast link
+// (as the delivery rate samples of draft-cheng-iccrg-delivery-rate-estimation).
 type meter struct {
 	delivered   int64
 	deliveredAt time.Time
+	sentAt      time.Time // when what was delivered last had been sent
 	best        float64
 	bestAt      time.Time
 }
@@ -21,22 +23,24 @@ type meter struct {
 type sample struct {
 	delivered int64
 	at        time.Time
+	sentAt    time.Time // when the frame was sent
+	sending   time.Duration
 }
 
 // sent returns what to keep with a frame that is sent now. idle says that
 // nothing else is in flight: the time before must not count.
 func (m *meter) sent(now time.Time, idle bool) sample {
 	if idle || m.deliveredAt.IsZero() {
-		m.deliveredAt = now
+		m.deliveredAt, m.sentAt = now, now
 	}
-	return sample{delivered: m.delivered, at: m.deliveredAt}
+	return sample{delivered: m.delivered, at: m.deliveredAt, sentAt: now, sending: now.Sub(m.sentAt)}
 }
 
 // acked counts a frame of some bytes as delivered.
 func (m *meter) acked(now time.Time, bytes int, s sample) {
 	m.delivered += int64(bytes)
-	m.deliveredAt = now
-	took := now.Sub(s.at)
+	m.deliveredAt, m.sentAt = now, s.sentAt
+	took := max(now.Sub(s.at), s.sending)
 	if took < time.Millisecond {
 		return // too short to divide by
 	}

@@ -113,6 +113,25 @@ func TestMeter(t *testing.T) {
 	if got := m.rate(); got < 99_000 || got > 101_000 {
 		t.Errorf("1000 bytes each 10 ms: got %.0f a second", got)
 	}
+	// Acks that were held up and come at once do not make the link faster.
+	sent = sent[:0]
+	for i := range 10 {
+		now = now.Add(10 * time.Millisecond)
+		sent = append(sent, m.sent(now, i == 0))
+	}
+	now = now.Add(time.Second)
+	for i, s := range sent {
+		m.acked(now, 1000, s)
+		if i < 5 {
+			sent = append(sent, m.sent(now, false))
+		}
+	}
+	for i := range 5 {
+		m.acked(now.Add(2*time.Millisecond), 1000, sent[10+i])
+	}
+	if got := m.rate(); got > 101_000 {
+		t.Errorf("acks in a bunch: got %.0f a second, want no more than before", got)
+	}
 	// A pause is no measure of the link; a slower sample counts once the best is old.
 	now = now.Add(time.Minute)
 	s := m.sent(now, true)
