@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 )
 
 // diskFree returns how many bytes the file system of dir has left for us.
@@ -23,8 +24,16 @@ func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// lockWait is how long a start waits for the lock: a process that was just
+// killed may not have ended yet, and one that starts another holds the lock
+// twice for a moment.
+const (
+	lockWait  = time.Second
+	lockPause = 10 * time.Millisecond
+)
+
 // lockFile locks the store at path against other processes until the returned
-// file is closed; ErrInUse if one has it. bbolt's own lock comes too late: the
+// file is closed; ErrInUse if one keeps it for lockWait. bbolt's own lock comes too late: the
 // file is walked, and set aside if need be, before bbolt opens it.
 func lockFile(path string, exclusive bool) (*os.File, error) {
 	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
@@ -35,12 +44,17 @@ func lockFile(path string, exclusive bool) (*os.File, error) {
 	if exclusive {
 		how = syscall.LOCK_EX
 	}
-	if err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
+	for end := time.Now().Add(lockWait); ; time.Sleep(lockPause) {
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return f, nil
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		case time.Now().After(end):
+			f.Close()
 			return nil, ErrInUse
 		}
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
-	return f, nil
 }
