@@ -8,7 +8,7 @@ BUILT    := $(shell git log -1 --format=%cI 2>/dev/null)
 # -s -w leaves out symbols and debug data: a third of the size.
 GOBUILD  := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.built=$(BUILT)"
 BINARIES := sluice sluice-collector
-FUZZTIME ?= 5s
+FUZZTIME ?= 3s
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
