@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strconv"
@@ -13,10 +14,11 @@ type Collector struct {
 	Version   int       `toml:"version"`
 	Collector FarEnd    `toml:"collector"`
 	JetStream JetStream `toml:"jetstream"`
-	// MQTT and Files are nil if their section is absent: then they are off.
-	MQTT  *Republish `toml:"mqtt"`
-	Files *Files     `toml:"files"`
-	Log   Log        `toml:"log"`
+	// MQTT, Files and Tunnel are nil if their section is absent: then they are off.
+	MQTT   *Republish `toml:"mqtt"`
+	Files  *Files     `toml:"files"`
+	Tunnel *Tunnel    `toml:"tunnel"`
+	Log    Log        `toml:"log"`
 }
 
 // FarEnd is the collector itself.
@@ -68,6 +70,14 @@ type Files struct {
 }
 
 func (f *Files) setDefaults() { f.RotateBytes, f.Keep = 64e6, 16 }
+
+// Tunnel is the collector's end of the gateways' tunnels.
+type Tunnel struct {
+	Port    int    `toml:"port"`    // UDP, of WireGuard
+	Network string `toml:"network"` // the inner addresses are taken from it
+}
+
+func (t *Tunnel) setDefaults() { t.Port, t.Network = 51820, "10.213.0.0/16" }
 
 // DefaultCollector is the configuration of a file that holds only its version
 // and the collector's keys.
@@ -158,7 +168,20 @@ func (c *Collector) check(ch *checker) {
 			ch.fault("files.keep", strconv.Itoa(f.Keep), "is out of range", "choose between 2 and 100000 files")
 		}
 	}
+	if t := c.Tunnel; t != nil {
+		t.check(ch)
+	}
 	ch.choice("log.level", c.Log.Level, "debug", "info", "warn", "error")
+}
+
+func (t *Tunnel) check(c *checker) {
+	if t.Port < 1 || t.Port > 65535 {
+		c.fault("tunnel.port", strconv.Itoa(t.Port), "is not a port", "choose between 1 and 65535; 51820 is usual")
+	}
+	const remedy = `write a private IPv4 network that no gateway and no uplink uses, such as "10.213.0.0/16"`
+	if n, err := netip.ParsePrefix(t.Network); err != nil || !n.Addr().Is4() || n.Bits() < 8 || n.Bits() > 24 || n != n.Masked() {
+		c.fault("tunnel.network", shown(t.Network), "is not a network of 8 to 24 bits", remedy)
+	}
 }
 
 func (f *FarEnd) check(c *checker) {

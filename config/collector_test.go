@@ -40,6 +40,9 @@ func TestCollectorFaults(t *testing.T) {
 				"9: mqtt.topic_prefix = \"/a\": is not a topic; write it without wildcards and without / at its ends, such as \"sluice\"\n" +
 				"11: files.keep = 1: is out of range; choose between 2 and 100000 files\n" +
 				"12: files.rotate_bytes = \"1B\": is out of range; choose between \"1MB\" and \"1TB\"\n"},
+		{"tunnel", head + "[tunnel]\nport = 0\nnetwork = \"10.213.0.1/16\"\n",
+			"7: tunnel.port = 0: is not a port; choose between 1 and 65535; 51820 is usual\n" +
+				"8: tunnel.network = \"10.213.0.1/16\": is not a network of 8 to 24 bits; write a private IPv4 network that no gateway and no uplink uses, such as \"10.213.0.0/16\"\n"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -149,9 +149,22 @@ type Uplink struct {
 	CA            string   `toml:"ca"`
 	Cert          string   `toml:"cert"`
 	Key           string   `toml:"key"`
+	Carrier       string   `toml:"carrier"`
+	Underlay      string   `toml:"underlay"`
+	Profile       string   `toml:"profile"`
 	FlushInterval Duration `toml:"flush_interval"`
 	Keepalive     Duration `toml:"keepalive"`
 	AckTimeout    Duration `toml:"ack_timeout"`
+	Paths         []Path   `toml:"path"`
+}
+
+// Path is a kind of interface that leads to the collector.
+type Path struct {
+	Interface string `toml:"interface"` // a pattern: "wlan*"
+	Metered   bool   `toml:"metered"`
+	// Collector is the collector's address by this path, where that is another
+	// one; with bare links every path of an SCTP association needs its own.
+	Collector string `toml:"collector"`
 }
 
 // Metrics is the optional listener for Prometheus.
@@ -184,6 +197,9 @@ func DefaultGateway() Gateway {
 			CommitBytes:    64e3,
 		},
 		Uplink: Uplink{
+			Carrier:       "auto",
+			Underlay:      "tunnel",
+			Profile:       "default",
 			FlushInterval: Duration(200 * time.Millisecond),
 			Keepalive:     Duration(90 * time.Second),
 			AckTimeout:    Duration(15 * time.Second),

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -214,6 +215,22 @@ func (s *Store) check(c *checker) {
 	between(c, "store.commit_bytes", s.CommitBytes, 1e3, 16e6)
 }
 
+// maxPaths is how many uplinks a gateway can have.
+const maxPaths = 4
+
+func (p *Path) check(c *checker, field string, patterns map[string]bool) {
+	const remedy = `name it as "ip link" shows it, with * for any letters, such as "wlan*"`
+	if c.required(field+".interface", p.Interface, remedy) {
+		if _, err := path.Match(p.Interface, ""); err != nil || len(p.Interface) > 15 || strings.ContainsAny(p.Interface, "/ ") {
+			c.fault(field+".interface", shown(p.Interface), "is not the name of an interface", remedy)
+		}
+	}
+	c.unique(field+".interface", p.Interface, patterns)
+	if p.Collector != "" {
+		c.remote(field+".collector", p.Collector)
+	}
+}
+
 func (u *Uplink) check(c *checker, id string) {
 	for i, a := range u.Collectors {
 		field := index("uplink.collectors", i+1)
@@ -221,6 +238,19 @@ func (u *Uplink) check(c *checker, id string) {
 		if slices.Contains(u.Collectors[:i], a) {
 			c.fault(field, shown(a), "appears twice", "name each collector once")
 		}
+	}
+	c.choice("uplink.carrier", u.Carrier, "auto", "sctp", "tcp")
+	c.choice("uplink.underlay", u.Underlay, "tunnel", "bare")
+	c.choice("uplink.profile", u.Profile, "default", "paper")
+	patterns := map[string]bool{}
+	for i, p := range u.Paths {
+		p.check(c, index("uplink.path", i+1), patterns)
+	}
+	if len(u.Paths) == 0 && u.Carrier == "sctp" {
+		c.fault("uplink.carrier", shown(u.Carrier), "needs to know the paths", `add [[uplink.path]] with interface = "wlan*" or the like, or write carrier = "auto"`)
+	}
+	if len(u.Paths) > maxPaths {
+		c.fault("uplink.path", "", "appears too often", fmt.Sprintf("name at most %d; a pattern such as \"wwan*\" stands for several interfaces", maxPaths))
 	}
 	between(c, "uplink.flush_interval", u.FlushInterval, 0, Duration(time.Hour))
 	between(c, "uplink.keepalive", u.Keepalive, Duration(time.Second), Duration(time.Hour))

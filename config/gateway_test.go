@@ -134,6 +134,17 @@ func TestGatewayFaults(t *testing.T) {
 				"5: uplink.collectors[4] = \"c:7600\": appears twice; name each collector once\n" +
 				"5: uplink.collectors[5] = \":7600\": names no host or no port; write host:port, such as \"collector.example.org:7600\"\n" +
 				"6: uplink.ca = \"DIR/text\": holds no certificate; give a PEM file that begins with -----BEGIN CERTIFICATE-----\n"},
+		{"paths", head + "[uplink]\ncarrier = \"quic\"\nunderlay = \"none\"\nprofile = \"papers\"\n[[uplink.path]]\n[[uplink.path]]\ninterface = \"wlan[\"\n[[uplink.path]]\ninterface = \"wwan*\"\ncollector = \"c\"\n[[uplink.path]]\ninterface = \"wwan*\"\n[[uplink.path]]\ninterface = \"eth0\"\n",
+			"5: uplink.carrier = \"quic\": is not a choice; choose auto, sctp or tcp\n" +
+				"6: uplink.underlay = \"none\": is not a choice; choose tunnel or bare\n" +
+				"7: uplink.profile = \"papers\": is not a choice; did you mean \"paper\"? Choices: default or paper\n" +
+				"8: uplink.path[1].interface: is missing; name it as \"ip link\" shows it, with * for any letters, such as \"wlan*\"\n" +
+				"8: uplink.path: appears too often; name at most 4; a pattern such as \"wwan*\" stands for several interfaces\n" +
+				"10: uplink.path[2].interface = \"wlan[\": is not the name of an interface; name it as \"ip link\" shows it, with * for any letters, such as \"wlan*\"\n" +
+				"13: uplink.path[3].collector = \"c\": is not host:port; write host:port, such as \"collector.example.org:7600\"\n" +
+				"15: uplink.path[4].interface = \"wwan*\": appears twice; give each its own\n"},
+		{"SCTP without paths", head + "[uplink]\ncarrier = \"sctp\"\n",
+			"5: uplink.carrier = \"sctp\": needs to know the paths; add [[uplink.path]] with interface = \"wlan*\" or the like, or write carrier = \"auto\"\n"},
 		{"missing file, another gateway's certificate", "version = 1\n[gateway]\nid = \"gw-2\"\n[uplink]\ncollectors = [\"c:7600\"]\nca = \"nowhere.crt\"\ncert = \"gw.crt\"\nkey = \"gw.key\"\n",
 			"6: uplink.ca = \"DIR/nowhere.crt\": does not exist; copy the file there or correct the path\n" +
 				"7: uplink.cert = \"DIR/gw.crt\": was made for the gateway \"gw-1\", and gateway.id is \"gw-2\"; write id = \"gw-1\" under [gateway], or make a certificate for \"gw-2\"\n"},
