@@ -48,10 +48,12 @@ func TestJudgeWarns(t *testing.T) {
 		Devices:       Devices{Bridges: []Bridge{{Base: "zigbee2mqtt"}}},
 		Store:         Store{SetAside: "/var/lib/sluice/store.damaged", UsedBytes: 95e6, QuotaBytes: 100e6},
 		Configuration: Configuration{Refused: "line 3: store.qouta: unknown key"},
-		Uplink:        Uplink{Configured: true, Since: noon().Add(-time.Hour), Reason: "no route to host"},
+		Uplink:        Uplink{Configured: true, Since: noon().Add(-time.Hour), Reason: "no route to host",
+			Paths: []Path{{Name: "wlan0", Reason: "no carrier", Since: noon().Add(-time.Minute)}, {Name: "wwan0", Since: noon()}}},
 	}
 	got := strings.Join(Judge(&s, 0).Warnings, "\n")
 	want := `no collector was reached yet: no route to host
+path wlan0 is down: no carrier
 mqtt house: connection refused
 Zigbee2MQTT at "zigbee2mqtt" is offline
 the configuration file was changed but not taken: line 3: store.qouta: unknown key

@@ -101,6 +101,16 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	if !u.LastAck.IsZero() {
 		gauge("uplink_last_ack_timestamp_seconds", "When the collector acknowledged readings last, in Unix time.", float64(u.LastAck.UnixMilli())/1e3)
 	}
+	for i := range u.Paths {
+		p := &u.Paths[i]
+		name := validUTF8(p.Name)
+		gauge("path_usable", "1 if the path reaches the collector.", truth(p.Usable), "path", name)
+		gauge("path_primary", "1 for the path that readings go by.", truth(p.Primary), "path", name)
+		gauge("path_loss_ratio", "Part of the packets lost in the last slot.", p.LossLast/100, "path", name)
+		gauge("path_rtt_seconds", "Round-trip time of the path.", p.RTTSeconds, "path", name)
+		counter("path_sent_bytes_total", "Bytes that the interface has sent.", p.SentBytes, "path", name)
+		counter("path_received_bytes_total", "Bytes that the interface has received.", p.RecvBytes, "path", name)
+	}
 	counter("uplink_delivered_total", "Readings that the collector acknowledged.", u.Delivered)
 	counter("uplink_frames_total", "Frames sent.", u.Frames)
 	counter("uplink_retries_total", "Attempts to reach a collector after a failure.", u.Retries)

@@ -161,4 +161,45 @@ type Uplink struct {
 	Retries    uint64    `json:"retries"`
 	SentBytes  uint64    `json:"sent_bytes"`
 	RecvBytes  uint64    `json:"received_bytes"`
+
+	// What follows is there on a gateway that knows its paths.
+
+	Underlay string    `json:"underlay,omitempty"` // what carries the carrier: "tunnel", "bare"
+	Choice   string    `json:"choice,omitempty"`   // why this carrier and underlay
+	NextTry  time.Time `json:"next_try,omitzero"`  // of a better one
+	Paths    []Path    `json:"paths,omitempty"`    // in order of preference
+	Switches []Switch  `json:"switches,omitempty"` // oldest first
+}
+
+// Path is one way to the collector.
+type Path struct {
+	Name    string    `json:"name"` // the interface's
+	Up      bool      `json:"up"`   // it has a carrier, an address and a route
+	Usable  bool      `json:"usable"`
+	Primary bool      `json:"primary"` // readings go by it
+	Metered bool      `json:"metered"`
+	Reason  string    `json:"reason"`
+	Since   time.Time `json:"since,omitzero"` // of usable or not
+	// LossLast and LossMax are percent, in the last slot and the most in the
+	// window; Score is what paths are compared by, lower is better.
+	LossLast   float64 `json:"loss_last"`
+	LossMax    float64 `json:"loss_max"`
+	Score      float64 `json:"score"`
+	RTTSeconds float64 `json:"rtt_s"`
+	SentBytes  uint64  `json:"sent_bytes"`
+	RecvBytes  uint64  `json:"received_bytes"`
+	// Probation counts good probes in a row of a path that came back, up to
+	// ProbationNeed; both are 0 when it is not on probation.
+	Probation     int `json:"probation,omitempty"`
+	ProbationNeed int `json:"probation_need,omitempty"`
+}
+
+// Switch is one change of path or protocol.
+type Switch struct {
+	At        time.Time `json:"at"`
+	From      string    `json:"from"` // "sctp wlan0"
+	To        string    `json:"to"`
+	FromScore float64   `json:"from_score"`
+	ToScore   float64   `json:"to_score"`
+	Reason    string    `json:"reason"`
 }

@@ -64,6 +64,16 @@ func (t *table) uplink(s *Status) {
 		}
 		t.line("", "%s to %s, round trip %s", via, u.Remote, short(seconds(u.RTTSeconds)))
 	}
+	if u.Choice != "" {
+		next := ""
+		if u.NextTry.After(s.Time) {
+			next = "; next try of a better one in " + short(u.NextTry.Sub(s.Time))
+		}
+		t.line("", "%s%s", u.Choice, next)
+	}
+	for i := range u.Paths {
+		t.line("", "path %s", u.Paths[i].summary())
+	}
 	ack := "never"
 	if !u.LastAck.IsZero() {
 		ack = short(s.Time.Sub(u.LastAck)) + " ago"

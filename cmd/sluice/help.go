@@ -19,14 +19,25 @@ A file with a fault at the start ends the program with status 1 and the faults.
 where it goes. The first line is the judgement: behind "!" stands what keeps
 readings from moving, behind "-" what somebody should look at some time.
 
-  --config FILE   the gateway's configuration, which names its socket;
+` + askText + `
+The exit status is 0 if health is ok, 1 if not or if no gateway answers. Only
+root, the gateway's user and its group may ask.
+`
+	pathsText = `Asks the running gateway for its paths, one a line: the state, the loss in the
+last slot and the most in the window, the score that paths are compared by
+(lower is better), the round trip, bytes, and why it is as it is.
+
+` + askText
+	switchesText = `Asks the running gateway when it changed the path or the protocol, from what to
+what, with both scores, and why; the last change is the last line. The last
+hundred since the start are kept.
+
+` + askText
+	askText = `  --config FILE   the gateway's configuration, which names its socket;
                   default ` + defaultConfig + `
   --socket PATH   the socket itself, instead
   --json          write the whole status document, for programs
   --watch         show it again every second, until Ctrl-C
-
-The exit status is 0 if health is ok, 1 if not or if no gateway answers. Only
-root, the gateway's user and its group may ask.
 `
 	checkConfigText = `Reads a configuration as "sluice run" would, with the certificates and secrets
 that it names, and writes every fault as "FILE:LINE: FIELD = VALUE: what is

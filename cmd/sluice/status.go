@@ -17,7 +17,21 @@ import (
 )
 
 func status(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("status", flag.ContinueOnError)
+	return ask(ctx, "status", admin.WriteTable, args, stdout, stderr)
+}
+
+func paths(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	return ask(ctx, "paths", admin.WritePaths, args, stdout, stderr)
+}
+
+func switches(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	return ask(ctx, "switches", admin.WriteSwitches, args, stdout, stderr)
+}
+
+// ask fetches the status document of the running gateway and shows it, or a
+// part of it, as write does.
+func ask(ctx context.Context, name string, write func(io.Writer, *admin.Status) error, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	file := flags.String("config", defaultConfig, "the gateway's configuration `FILE`")
 	socket := flags.String("socket", "", "the gateway's status socket, instead of --config")
 	asJSON := flags.Bool("json", false, "write the status document")
@@ -41,7 +55,7 @@ func status(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		var out bytes.Buffer
 		if *asJSON {
 			out.Write(document)
-		} else if err := admin.WriteTable(&out, &s); err != nil {
+		} else if err := write(&out, &s); err != nil {
 			return false, err
 		}
 		if *watch && !*asJSON && isTerminal(stdout) {
@@ -53,7 +67,7 @@ func status(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	if !*watch {
 		ok, err := show()
-		if err == nil && !ok {
+		if err == nil && !ok && name == "status" {
 			return errReported
 		}
 		return err
@@ -62,7 +76,7 @@ func status(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	defer ticker.Stop()
 	for {
 		if _, err := show(); err != nil && !errors.Is(err, context.Canceled) {
-			fmt.Fprintf(stderr, "sluice status: %v\n", err)
+			fmt.Fprintf(stderr, "sluice %s: %v\n", name, err)
 		}
 		select {
 		case <-ctx.Done():
