@@ -48,7 +48,7 @@ func TestJudgeWarns(t *testing.T) {
 		Devices:       Devices{Bridges: []Bridge{{Base: "zigbee2mqtt"}}},
 		Store:         Store{SetAside: "/var/lib/sluice/store.damaged", UsedBytes: 95e6, QuotaBytes: 100e6},
 		Configuration: Configuration{Refused: "line 3: store.qouta: unknown key"},
-		Uplink:        Uplink{Configured: true, Since: noon().Add(-time.Hour), Reason: "no route to host",
+		Uplink: Uplink{Configured: true, Since: noon().Add(-time.Hour), Reason: "no route to host",
 			Paths: []Path{{Name: "wlan0", Reason: "no carrier", Since: noon().Add(-time.Minute)}, {Name: "wwan0", Since: noon()}}},
 	}
 	got := strings.Join(Judge(&s, 0).Warnings, "\n")
