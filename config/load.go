@@ -26,7 +26,7 @@ func readFile(path string) ([]byte, string, error) {
 		if _, also := os.Stat(abs + ".txt"); also == nil {
 			return nil, "", fmt.Errorf("configuration %s: %w; there is a %s: rename it", path, err, filepath.Base(abs)+".txt")
 		}
-		return nil, "", fmt.Errorf("configuration %s: %w; name the file with --config", path, err)
+		return nil, "", fmt.Errorf("configuration %s: %w; name the right file, or write one with init-config", path, err)
 	}
 	defer f.Close()
 	// One byte more than is allowed is enough to see that it is too much.
