@@ -1,17 +1,9 @@
-// Package uplink sends what the queue holds to a collector, over whatever
-// carriers have joined its session, and removes from the queue what the
-// collector has made durable.
-//
-// One goroutine, run in session.go, owns the lanes and decides what goes next;
-// each carrier has one goroutine that writes and one that reads, in link.go. The
-// flow of a reading: Queue.Next, held in its lane (lane.go), chosen
-// (schedule.go), packed into a frame (frame.go), written, a span in flight,
-// acknowledged, Queue.Ack.
 package uplink
 
 import (
 	"context"
 	"net"
+	"net/netip"
 	"time"
 )
 
@@ -29,14 +21,34 @@ type Carrier interface {
 	LimitUnsent(bytes int)
 }
 
-// Info is what is known of a carrier. What a carrier cannot tell is zero.
+// Info is what is known of a carrier. What a carrier cannot tell is zero, except
+// where a note says otherwise.
 type Info struct {
-	Kind        string        // "tcp"
+	Kind        string        // "tcp", "sctp"
 	Congestion  string        // the congestion control in use, "bbr"
-	RTT         time.Duration // smoothed round trip, as the transport measures it
+	RTT         time.Duration // smoothed round trip, as the transport measures it; of the primary path
 	Retransmits uint64        // segments sent again
 	BytesIn     uint64        // on the socket, so with encryption
 	BytesOut    uint64
+
+	// Sent and Resent count segments or chunks with data, ever: those sent for
+	// the first time, and retransmissions. Their differences over a time give
+	// the loss on the way.
+	Sent, Resent uint64
+	// Unacked is how many bytes the kernel was given and the peer's kernel has
+	// not acknowledged; -1 if unknown.
+	Unacked int
+	Paths   []PathInfo // of a carrier that goes by several at once
+}
+
+// PathInfo is one path of a multi-homed carrier, which is one address of the
+// peer (RFC 9260, section 1.3).
+type PathInfo struct {
+	Local, Remote netip.Addr
+	Primary       bool
+	State         string        // "active", "potentially failed", "inactive", "unconfirmed"
+	RTT, RTO      time.Duration // smoothed round trip, retransmission timeout
+	Window, MTU   int           // congestion window and path MTU, bytes
 }
 
 // Dialer opens a carrier to one collector address.
@@ -45,6 +57,9 @@ type Dialer struct {
 	Name string
 	// Kind is what Hello announces: "tcp".
 	Kind string
+	// Path is the path that it goes by, "wlan0"; empty if it goes by all of them,
+	// or wherever the routes lead.
+	Path string
 	// Dial returns an authenticated carrier, or an error when ctx ends.
 	Dial func(ctx context.Context) (Carrier, error)
 }

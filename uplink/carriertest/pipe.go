@@ -105,7 +105,7 @@ func (e *End) Peer() string { return e.peer }
 func (e *End) Info() uplink.Info {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return uplink.Info{Kind: "memory", BytesIn: e.bytesIn, BytesOut: e.bytesOut}
+	return uplink.Info{Kind: "memory", Unacked: -1, BytesIn: e.bytesIn, BytesOut: e.bytesOut}
 }
 
 // LimitUnsent implements uplink.Carrier.
