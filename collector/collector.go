@@ -45,10 +45,11 @@ func DefaultLimits() Limits {
 	return Limits{Sessions: 4096, MaxFrame: 16 << 20, Unacked: 4 << 20, Memory: 256 << 20}
 }
 
-// Options configures a Collector. All fields are required.
+// Options configures a Collector. All fields but Tunnels are required.
 type Options struct {
 	Outputs []Output // at least one; each gets every reading
 	Limits  Limits
+	Tunnels Tunnels // nil: gateways that ask for a tunnel are refused
 	Logger  *slog.Logger
 }
 
@@ -105,13 +106,16 @@ func (c *Collector) Serve(ctx context.Context, ln Listener) error {
 	return nil
 }
 
-// serve runs one carrier from its Hello to its end.
+// serve runs one carrier from its first message to its end.
 func (c *Collector) serve(srv service, carrier uplink.Carrier) {
 	log := c.opt.Logger.With("gateway", carrier.Peer(), "remote", carrier.RemoteAddr().String())
 	kill := context.AfterFunc(srv.hard, func() { carrier.Close() })
 	defer kill()
 	defer carrier.Close()
 	l, refused, err := c.welcome(srv, carrier)
+	if err == nil && l == nil {
+		return // it asked for a tunnel and has its answer
+	}
 	if err != nil {
 		c.rejected.Add(1)
 		log.Warn("carrier not taken", "error", err)
@@ -128,9 +132,9 @@ func (c *Collector) serve(srv service, carrier uplink.Carrier) {
 	log.Info("carrier left", "reason", err)
 }
 
-// welcome reads the Hello and takes the carrier into its session. If it returns
-// an error, refused is what to tell the gateway, or nil if there is nothing to
-// tell.
+// welcome reads the Hello and takes the carrier into its session. A request for
+// a tunnel instead is answered, and there is no link then. If it returns an
+// error, refused is what to tell the gateway, or nil if there is nothing to tell.
 func (c *Collector) welcome(srv service, carrier uplink.Carrier) (l *link, refused *wire.Reject, err error) {
 	if err := carrier.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, nil, err
@@ -139,6 +143,10 @@ func (c *Collector) welcome(srv service, carrier uplink.Carrier) (l *link, refus
 	t, body, err := in.Next()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read hello: %w", err)
+	}
+	if t == wire.TypeTunnelRequest {
+		refused, err := c.lease(carrier, body)
+		return nil, refused, err
 	}
 	if t != wire.TypeHello {
 		return nil, nil, fmt.Errorf("type %d instead of a hello: %w", t, wire.ErrMalformed)
@@ -154,7 +162,7 @@ func (c *Collector) welcome(srv service, carrier uplink.Carrier) (l *link, refus
 	case hello.Version < 1:
 		return refuse(wire.CodeVersion, time.Minute, fmt.Errorf("protocol version %d: this collector speaks 1 to %d", hello.Version, wire.Version))
 	case hello.Gateway != carrier.Peer():
-		return refuse(wire.CodeIdentity, time.Minute, fmt.Errorf("gateway says it is %q, but its certificate is for %q: make the two names equal", hello.Gateway, carrier.Peer()))
+		return refuse(wire.CodeIdentity, time.Minute, errIdentity(hello.Gateway, carrier.Peer()))
 	case srv.soft.Err() != nil:
 		return refuse(wire.CodeUnavailable, time.Second, errors.New("collector shuts down"))
 	}
