@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"sluice/lab/topology"
 )
 
 // ErrNoMosquitto is returned when the broker to compare with is not installed.
@@ -23,7 +25,7 @@ type MosquittoOptions struct {
 	Keys    *Keys  // nil for no TLS; else certificates of both ends are asked for
 	// Persistent keeps sessions over an orderly restart.
 	Persistent bool
-	Namespace  *Namespace
+	Host       *topology.Host // to run on, nil for the lab's own
 }
 
 // StartMosquitto starts a broker and waits until it can be reached.
@@ -63,13 +65,13 @@ func StartMosquitto(ctx context.Context, o MosquittoOptions) (*Process, error) {
 	}
 	p, err := StartProcess(ProcessOptions{
 		Path: path, Args: []string{"-c", config}, Dir: o.Dir,
-		Log: filepath.Join(o.Dir, o.Name+".log"), Namespace: o.Namespace,
+		Log: filepath.Join(o.Dir, o.Name+".log"), Host: o.Host,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return p, p.Await(ctx, func(ctx context.Context) error {
-		c, err := o.Namespace.DialContext(ctx, "tcp", o.Address)
+		c, err := o.Host.DialContext(ctx, "tcp", o.Address)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"sluice/lab/topology"
 )
 
 // Record is one reading as a consumer of the output stream sees it.
@@ -27,15 +29,15 @@ type Record struct {
 // start. It knows the stream's documentation and none of the product's code.
 type Oracle struct {
 	url  string
-	dial *Namespace
+	from *topology.Host
 	next uint64            // sequence in the stream to go on with
 	last map[string]uint64 // last reading seen of each subject
 }
 
-// NewOracle returns an oracle of the stream at a NATS URL, dialled from inside
-// a namespace (nil: the lab's own).
-func NewOracle(url string, from *Namespace) *Oracle {
-	return &Oracle{url: url, dial: from, next: 1, last: make(map[string]uint64)}
+// NewOracle returns an oracle of the stream at a NATS URL, dialled from a
+// host (nil: the lab's own).
+func NewOracle(url string, from *topology.Host) *Oracle {
+	return &Oracle{url: url, from: from, next: 1, last: make(map[string]uint64)}
 }
 
 // pull is how many messages are asked for at once. They are half a megabyte
@@ -45,8 +47,8 @@ const pull = 16
 // streamName is where the collector puts its readings.
 const streamName = "SLUICE"
 
-// connection joins a NATS connection to its namespace.
-type connection struct{ from *Namespace }
+// connection joins a NATS connection to its host.
+type connection struct{ from *topology.Host }
 
 // Dial implements nats.CustomDialer.
 func (c connection) Dial(network, address string) (net.Conn, error) {
@@ -57,7 +59,7 @@ func (c connection) Dial(network, address string) (net.Conn, error) {
 
 // open connects and finds the stream.
 func (o *Oracle) open(ctx context.Context) (*nats.Conn, jetstream.Stream, error) {
-	nc, err := nats.Connect(o.url, nats.SetCustomDialer(connection{o.dial}), nats.NoReconnect())
+	nc, err := nats.Connect(o.url, nats.SetCustomDialer(connection{o.from}), nats.NoReconnect())
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to output %s: %w", o.url, err)
 	}

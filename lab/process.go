@@ -10,17 +10,18 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"sluice/lab/topology"
 )
 
 // ProcessOptions describe a program to run.
 type ProcessOptions struct {
-	Path string   // of the binary
-	Args []string // without the name
-	Env  []string // added to the lab's own environment
-	Dir  string   // working directory
-	Log  string   // file to which stdout and stderr are appended
-	// Namespace is the network namespace to run in, nil for the lab's own.
-	Namespace *Namespace
+	Path string         // of the binary
+	Args []string       // without the name
+	Env  []string       // added to the lab's own environment
+	Dir  string         // working directory
+	Log  string         // file to which stdout and stderr are appended
+	Host *topology.Host // to run on, nil for the lab's own
 }
 
 // Process is a running program in a process group of its own. It is always
@@ -44,7 +45,7 @@ func StartProcess(o ProcessOptions) (*Process, error) {
 	cmd.Env = append(os.Environ(), o.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = processAttributes()
-	if err := o.Namespace.do(cmd.Start); err != nil {
+	if err := o.Host.Start(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", filepath.Base(o.Path), err)
 	}
 	p := &Process{cmd: cmd, log: o.Log, done: make(chan struct{})}

@@ -8,8 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
+
+	"sluice/lab/topology"
 )
 
 // SiteOptions describe a gateway and its collector on this machine. The zero
@@ -27,7 +30,13 @@ type SiteOptions struct {
 	Extra          string        // TOML added to the gateway's configuration
 	Cut            bool          // put a Cut between gateway and collector
 	Speed          int           // of the Cut, in bytes/s
-	Far            *Namespace    // where the collector runs; nil for here
+	// Near and Far are where the gateway and the collector run; nil for here.
+	Near, Far *topology.Host
+	// Reach are the collector's IP addresses that the gateway dials, one a path if
+	// the collector is multi-homed; empty for 127.0.0.1.
+	Reach           []string
+	Uplink          string // TOML added to the gateway's table uplink
+	CollectorTables string // TOML added to the collector's configuration
 }
 
 // Site is a gateway and a collector with keys and configurations of their own.
@@ -38,8 +47,9 @@ type Site struct {
 
 	o       SiteOptions
 	push    string
-	uplink  string // where the collector listens
-	metrics string // the collector's status
+	listen  string   // where the collector listens
+	uplinks []string // where the gateway dials it
+	metrics string   // the collector's status
 }
 
 // GatewayID is the name of a site's gateway.
@@ -55,9 +65,9 @@ func NewSite(ctx context.Context, o SiteOptions) (*Site, error) {
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return nil, fmt.Errorf("make a site in %s: %w", o.Dir, err)
 	}
-	far := "127.0.0.1"
-	if o.Far != nil {
-		far = FarAddress
+	listen := "0.0.0.0"
+	if len(o.Reach) == 0 {
+		listen, o.Reach = "127.0.0.1", []string{"127.0.0.1"}
 	}
 	if o.Broker == "" {
 		o.Broker = FreeAddress("127.0.0.1")
@@ -73,9 +83,12 @@ func NewSite(ctx context.Context, o SiteOptions) (*Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a site in %s: %w", o.Dir, err)
 	}
-	s.uplink = net.JoinHostPort(far, port)
+	s.listen = net.JoinHostPort(listen, port)
+	for _, address := range o.Reach {
+		s.uplinks = append(s.uplinks, net.JoinHostPort(address, port))
+	}
 	if o.Cut {
-		if s.Cut, err = NewCut(s.uplink, o.Speed); err != nil {
+		if s.Cut, err = NewCut(s.uplinks[0], o.Speed); err != nil {
 			return nil, err
 		}
 	}
@@ -105,9 +118,9 @@ func (s *Site) path(name string) string { return filepath.Join(s.o.Dir, name) }
 func (s *Site) gatewayConfig() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	uplink := s.uplink
+	uplinks := s.uplinks
 	if s.Cut != nil {
-		uplink = s.Cut.Address()
+		uplinks = []string{s.Cut.Address()}
 	}
 	line("version = 1")
 	line("[gateway]\nid = %q\ndata_dir = %q\nstatus_socket = %q", GatewayID, s.o.GatewayData, s.path("gateway.sock"))
@@ -123,7 +136,7 @@ func (s *Site) gatewayConfig() string {
 	if s.o.Commit != 0 {
 		line("commit_interval = %q", s.o.Commit)
 	}
-	line("[uplink]\ncollectors = [%q]\nserver_name = %q", uplink, ServerName)
+	line("[uplink]\ncollectors = %s\nserver_name = %q", tomlList(uplinks), ServerName)
 	keys := s.GatewayKeys()
 	line("ca = %q\ncert = %q\nkey = %q", keys.CA, keys.Cert, keys.Key)
 	if s.o.Flush != 0 {
@@ -132,8 +145,16 @@ func (s *Site) gatewayConfig() string {
 	if s.o.AckTimeout != 0 {
 		line("ack_timeout = %q", s.o.AckTimeout)
 	}
-	line("%s", s.o.Extra)
+	line("%s\n%s", s.o.Uplink, s.o.Extra)
 	return b.String()
+}
+
+func tomlList(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, t := range texts {
+		quoted[i] = strconv.Quote(t)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 func (s *Site) collectorConfig() string {
@@ -148,10 +169,16 @@ key = %q
 metrics_listen = %q
 [jetstream]
 listen = %q
-`, s.path("collector"), s.uplink, keys.CA, keys.Cert, keys.Key, s.metrics, s.o.Output)
+%s
+`, s.path("collector"), s.listen, keys.CA, keys.Cert, keys.Key, s.metrics, s.o.Output, s.o.CollectorTables)
 }
 
-// Broker is the address of the gateway's MQTT broker.
+// Dial connects from where the gateway runs.
+func (s *Site) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return s.o.Near.DialContext(ctx, network, address)
+}
+
+// Broker is the address of the gateway's MQTT broker, as seen by Dial.
 func (s *Site) Broker() string { return s.o.Broker }
 
 // GatewayDir is where the gateway keeps its data.
@@ -186,7 +213,7 @@ func (s *Site) StartCollector(ctx context.Context) error {
 	p, err := StartProcess(ProcessOptions{
 		Path: filepath.Join(s.o.Binaries, "sluice-collector"),
 		Args: []string{"run", "--config", s.path("collector.toml")},
-		Dir:  s.o.Dir, Log: s.path("collector.log"), Namespace: s.o.Far,
+		Dir:  s.o.Dir, Log: s.path("collector.log"), Host: s.o.Far,
 	})
 	if err != nil {
 		return err
@@ -210,7 +237,7 @@ func (s *Site) LaunchGateway() error {
 	p, err := StartProcess(ProcessOptions{
 		Path: filepath.Join(s.o.Binaries, "sluice"),
 		Args: []string{"run", "--config", s.path("gateway.toml")},
-		Dir:  s.o.Dir, Log: s.path("gateway.log"),
+		Dir:  s.o.Dir, Log: s.path("gateway.log"), Host: s.o.Near,
 	})
 	if err != nil {
 		return err
@@ -225,7 +252,7 @@ func (s *Site) StartGateway(ctx context.Context) error {
 		return err
 	}
 	return s.Gateway.Await(ctx, func(ctx context.Context) error {
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.o.Broker)
+		c, err := s.Dial(ctx, "tcp", s.o.Broker)
 		if err != nil {
 			return err
 		}

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"time"
 
 	mqtt "github.com/eclipse/paho.mqtt.golang"
 
 	"sluice/lab"
+	"sluice/lab/topology"
 )
 
 // linkCase is one way in which office rooms report.
@@ -32,6 +34,37 @@ var linkCases = []linkCase{
 // officeValues is how many values an office message has.
 const officeValues = 6
 
+// The two ends of the link whose packets are counted, from the block that RFC
+// 2544 sets aside for measurements.
+const (
+	nearAddress = "198.18.77.1"
+	farAddress  = "198.18.77.2"
+)
+
+// farSide is a host for the collector, behind a link whose packets are counted.
+type farSide struct {
+	host *topology.Host
+	link *topology.Link
+}
+
+func newFar() (*farSide, error) {
+	host, err := topology.NewHost("far")
+	if err != nil {
+		return nil, err
+	}
+	link, err := topology.Connect(
+		topology.EndOptions{Device: "sluicelab0", Address: netip.MustParsePrefix(nearAddress + "/30")},
+		topology.EndOptions{Host: host, Device: "eth0", Address: netip.MustParsePrefix(farAddress + "/30")},
+	)
+	if err != nil {
+		return nil, errors.Join(err, host.Close())
+	}
+	return &farSide{host: host, link: link}, nil
+}
+
+// Close takes the link down and lets the host go.
+func (f *farSide) Close() error { return errors.Join(f.link.Close(), f.host.Close()) }
+
 // link measures bytes on the link by counting the packets on one.
 func (b *benchmark) link(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
@@ -40,7 +73,7 @@ func (b *benchmark) link(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	far, err := lab.NewNamespace()
+	far, err := newFar()
 	if err != nil {
 		fmt.Fprintf(b.stderr, "left out: %v\n", err)
 		return nil
@@ -58,8 +91,8 @@ func (b *benchmark) link(ctx context.Context) error {
 }
 
 // linkRounds measures rounds of messages that are flushed together.
-func (b *benchmark) linkRounds(ctx context.Context, far *lab.Namespace, office lab.Office, c linkCase) error {
-	site, err := b.site(ctx, "link-"+c.name, lab.SiteOptions{Far: far, Flush: c.flush})
+func (b *benchmark) linkRounds(ctx context.Context, f *farSide, office lab.Office, c linkCase) error {
+	site, err := b.site(ctx, "link-"+c.name, lab.SiteOptions{Far: f.host, Reach: []string{farAddress}, Flush: c.flush})
 	if err != nil {
 		return err
 	}
@@ -76,13 +109,13 @@ func (b *benchmark) linkRounds(ctx context.Context, far *lab.Namespace, office l
 	if c.rooms == 1 {
 		feed = everyNth{office, lab.Rooms}
 	}
-	var before lab.Traffic
+	var before topology.Traffic
 	// The first rounds carry the connection's set-up and the names, which then
 	// stay known for as long as the connection lives.
 	warm, rounds := uint64(3), b.scale(20, 6)
 	for r := range warm + rounds {
 		if r == warm {
-			if before, err = far.Traffic(); err != nil {
+			if before, err = f.link.Traffic(); err != nil {
 				return err
 			}
 		}
@@ -100,7 +133,7 @@ func (b *benchmark) linkRounds(ctx context.Context, far *lab.Namespace, office l
 			return err
 		}
 	}
-	after, err := far.Traffic()
+	after, err := f.link.Traffic()
 	if err != nil {
 		return err
 	}
@@ -131,7 +164,7 @@ func settle(ctx context.Context) error {
 }
 
 // addTraffic adds the figures of what messages have cost.
-func (b *benchmark) addTraffic(kind, name, what string, t lab.Traffic, messages uint64) {
+func (b *benchmark) addTraffic(kind, name, what string, t topology.Traffic, messages uint64) {
 	readings := float64(messages * officeValues)
 	b.figures.add(kind+"_bytes_"+name, what, float64(t.Bytes)/readings, "bytes/reading")
 	b.figures.add(kind+"_packets_"+name, what, float64(t.Packets)/float64(messages), "packets/message")
@@ -139,8 +172,8 @@ func (b *benchmark) addTraffic(kind, name, what string, t lab.Traffic, messages 
 
 // linkDrain measures a backlog that goes out at full speed, from the first
 // packet of the connection.
-func (b *benchmark) linkDrain(ctx context.Context, far *lab.Namespace, office lab.Office) error {
-	site, err := b.site(ctx, "link-drain", lab.SiteOptions{Far: far})
+func (b *benchmark) linkDrain(ctx context.Context, f *farSide, office lab.Office) error {
+	site, err := b.site(ctx, "link-drain", lab.SiteOptions{Far: f.host, Reach: []string{farAddress}})
 	if err != nil {
 		return err
 	}
@@ -160,7 +193,7 @@ func (b *benchmark) linkDrain(ctx context.Context, far *lab.Namespace, office la
 	if err := load.Wait(ctx); err != nil {
 		return err
 	}
-	before, err := far.Traffic()
+	before, err := f.link.Traffic()
 	if err != nil {
 		return err
 	}
@@ -173,7 +206,7 @@ func (b *benchmark) linkDrain(ctx context.Context, far *lab.Namespace, office la
 	if err := settle(ctx); err != nil {
 		return err
 	}
-	after, err := far.Traffic()
+	after, err := f.link.Traffic()
 	if err != nil {
 		return err
 	}
@@ -182,15 +215,15 @@ func (b *benchmark) linkDrain(ctx context.Context, far *lab.Namespace, office la
 }
 
 // linkMQTT measures the same messages one by one over MQTT with TLS.
-func (b *benchmark) linkMQTT(ctx context.Context, far *lab.Namespace, office lab.Office) error {
+func (b *benchmark) linkMQTT(ctx context.Context, f *farSide, office lab.Office) error {
 	site, err := b.site(ctx, "link-mqtt", lab.SiteOptions{})
 	if err != nil {
 		return err
 	}
 	defer site.Close()
-	address := net.JoinHostPort(lab.FarAddress, "8883")
+	address := net.JoinHostPort(farAddress, "8883")
 	keys := site.CollectorKeys()
-	broker, err := lab.StartMosquitto(ctx, lab.MosquittoOptions{Dir: b.dir, Name: "tls", Address: address, Keys: &keys, Namespace: far})
+	broker, err := lab.StartMosquitto(ctx, lab.MosquittoOptions{Dir: b.dir, Name: "tls", Address: address, Keys: &keys, Host: f.host})
 	if err != nil {
 		return err
 	}
@@ -216,7 +249,7 @@ func (b *benchmark) linkMQTT(ctx context.Context, far *lab.Namespace, office lab
 		if err := settle(ctx); err != nil {
 			return err
 		}
-		before, err := far.Traffic()
+		before, err := f.link.Traffic()
 		if err != nil {
 			return err
 		}
@@ -233,7 +266,7 @@ func (b *benchmark) linkMQTT(ctx context.Context, far *lab.Namespace, office lab
 				}
 			}
 		}
-		after, err := far.Traffic()
+		after, err := f.link.Traffic()
 		if err != nil {
 			return err
 		}
