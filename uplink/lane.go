@@ -17,9 +17,10 @@ type span struct {
 	last  uint64
 	count int // readings
 	bytes int
-	link  *link
+	link  *link // nil when it is no longer in flight
 	meter sample
 	held  bool // the collector said that it has it, not durable yet
+	again bool // a copy on a living carrier may still arrive: how long this one takes means nothing
 }
 
 // lane is the state of one lane of a session. The session's goroutine owns it.
@@ -29,10 +30,10 @@ type lane struct {
 	prev  uint64 // what the next new frame says precedes it; sent, but after a
 	// change to a collector that has less than was acknowledged, what that has
 
-	flight     []span    // ascending
+	flight     []*span   // ascending
 	progressAt time.Time // when something last became durable, or the first of flight was sent
 	signAt     time.Time // when the collector last said anything of the lane; at least progressAt
-	lost       []span    // ascending; sent on a carrier that ended
+	lost       []span    // ascending; sent on a carrier that ended or does not deliver
 	bytes      int       // of flight
 
 	next    []reading.Segment // read from the queue, to be sent; the first may begin before sent
@@ -79,6 +80,7 @@ func (l *lane) took(now time.Time, sp span) {
 
 // tookAgain notes that the first lost span was handed over up to sp.last.
 func (l *lane) tookAgain(now time.Time, sp span) {
+	sp.again = l.lost[0].again
 	if first := &l.lost[0]; sp.last < first.last {
 		first.prev, first.from = sp.last, sp.last
 		first.count = max(0, first.count-sp.count)
@@ -92,14 +94,15 @@ func (l *lane) fly(now time.Time, sp span) {
 	if len(l.flight) == 0 {
 		l.progressAt, l.signAt = now, now
 	}
-	i, _ := slices.BinarySearchFunc(l.flight, sp.from, func(s span, from uint64) int { return cmp.Compare(s.from, from) })
-	l.flight = slices.Insert(l.flight, i, sp)
+	i, _ := slices.BinarySearchFunc(l.flight, sp.from, func(s *span, from uint64) int { return cmp.Compare(s.from, from) })
+	l.flight = slices.Insert(l.flight, i, &sp)
 	l.bytes += sp.bytes
+	sp.link.carry(&sp)
 }
 
 // ack notes that everything up to durable is safe and returns the spans that
 // thereby ended.
-func (l *lane) ack(durable uint64) []span {
+func (l *lane) ack(durable uint64) []*span {
 	if durable <= l.acked {
 		return nil
 	}
@@ -115,7 +118,9 @@ func (l *lane) ack(durable uint64) []span {
 	for n < len(l.lost) && l.lost[n].last <= durable {
 		n++
 	}
-	done = append(done, l.lost[:n]...)
+	for _, sp := range l.lost[:n] {
+		done = append(done, &sp)
+	}
 	l.lost = slices.Delete(l.lost, 0, n)
 	if len(l.lost) > 0 && l.lost[0].from < durable {
 		l.lost[0].prev, l.lost[0].from = durable, durable
@@ -124,11 +129,23 @@ func (l *lane) ack(durable uint64) []span {
 }
 
 // hasReceived marks spans that the collector holds in memory: they need not go
-// again while the session lives.
-func (l *lane) hasReceived(first, last uint64) {
-	for i := range l.flight {
-		if s := &l.flight[i]; s.from+1 >= first && s.last <= last {
+// again while the session lives. It returns those that it did not know of.
+func (l *lane) hasReceived(first, last uint64) (news []*span) {
+	for _, s := range l.flight {
+		if !s.held && s.from+1 >= first && s.last <= last {
 			s.held = true
+			news = append(news, s)
+		}
+	}
+	return news
+}
+
+// doubtHeld takes back what hasReceived said of the numbers after upto.
+func (l *lane) doubtHeld(upto uint64) {
+	for _, s := range l.flight {
+		if s.held && s.last > upto {
+			s.held = false
+			s.link.track(s)
 		}
 	}
 }
@@ -147,23 +164,43 @@ func (l *lane) overdue() *link {
 // drop takes the spans of a carrier that ended out of flight. If others carry
 // the session on, what the collector holds stays with one of them.
 func (l *lane) drop(gone, other *link) {
-	kept := l.flight[:0]
-	for _, s := range l.flight {
-		switch {
-		case s.link != gone:
-			kept = append(kept, s)
-		case s.held && other != nil:
-			s.link = other
-			other.flying++
-			kept = append(kept, s)
-		default:
-			l.bytes -= s.bytes
-			s.link, s.held = nil, false
-			l.lost = append(l.lost, s)
+	l.flight = slices.DeleteFunc(l.flight, func(s *span) bool {
+		if s.link != gone {
+			return false
 		}
-	}
-	l.flight = kept
+		gone.release(s)
+		if s.held && other != nil {
+			other.carry(s)
+			return false
+		}
+		l.lose(s)
+		return true
+	})
 	l.join()
+}
+
+// takeBack takes those spans of a living carrier out of flight that are due, to
+// go again on another, and returns how many.
+func (l *lane) takeBack(from *link, due func(*span) bool) (n int) {
+	l.flight = slices.DeleteFunc(l.flight, func(s *span) bool {
+		if s.link != from || s.held || !due(s) {
+			return false
+		}
+		from.release(s)
+		s.again = true
+		l.lose(s)
+		n++
+		return true
+	})
+	l.join()
+	return n
+}
+
+// lose notes a span that goes again.
+func (l *lane) lose(s *span) {
+	l.bytes -= s.bytes
+	s.held = false
+	l.lost = append(l.lost, *s)
 }
 
 // join sorts the lost spans and makes one of neighbours.
@@ -175,6 +212,7 @@ func (l *lane) join() {
 			l.lost[n-1].last = max(l.lost[n-1].last, s.last)
 			l.lost[n-1].count += s.count
 			l.lost[n-1].bytes += s.bytes
+			l.lost[n-1].again = l.lost[n-1].again || s.again
 			continue
 		}
 		l.lost[n] = s
@@ -186,10 +224,13 @@ func (l *lane) join() {
 // resume brings the lane in line with what a collector says it has, at the
 // moment a carrier joins; alone says that it is the only one. What the collector
 // has received but not made durable is in flight again, with the carrier.
-func (l *lane) resume(now time.Time, r wire.Resume, with *link, alone bool) []span {
+func (l *lane) resume(now time.Time, r wire.Resume, with *link, alone bool) []*span {
 	done := l.ack(r.Durable)
 	l.seed(r.Durable)
 	if !alone {
+		// While all of the session's carriers were broken, the collector forgot
+		// what came out of order; this end may not have noticed that they were.
+		l.doubtHeld(r.Received)
 		return done
 	}
 	if r.Durable < l.acked {

@@ -14,7 +14,6 @@ func flown(links ...*link) *lane {
 	for i, on := range links {
 		from := uint64(i) * 10
 		l.took(now, span{prev: from, from: from, last: from + 10, count: 10, bytes: 100, link: on})
-		on.flying++
 	}
 	return l
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,8 @@ const writeTimeout = 15 * time.Second
 // field below the goroutines' own.
 type link struct {
 	carrier Carrier
-	name    string
+	name    string // of the dialer
+	remote  string
 	epoch   uint64        // of the queue, as the Hello said
 	gone    chan farewell // receives one value when the link has left
 
@@ -28,15 +30,26 @@ type link struct {
 	pack *wire.Compressor
 	tx   chan []byte // messages to write; closed when the link leaves
 
-	out       []byte // the message that was handed to tx last
-	busy      bool   // it is not written yet
-	draining  bool   // the collector wants no more on this carrier
-	delivered bool   // something was acknowledged
+	slot      *slot
+	out       []byte    // the message that was handed to tx last
+	busy      bool      // it is not written yet
+	draining  bool      // the collector wants no more on this carrier
+	leaveBy   time.Time // set when the slot is no longer planned
+	closing   bool      // out is a Close
+	delivered bool      // something was acknowledged
 	meter     meter
 	unsent    int // what the carrier was last told to limit
-	flying    int // spans in flight here
 
-	rtt         time.Duration // of Hello and Welcome, then of Ping and Pong
+	flying     int       // spans in flight here
+	bytes      int       // of them
+	waiting    []*span   // those that the collector has not, by the time they were sent; the first may have left
+	progressAt time.Time // when the collector was last heard to have one
+	newest     time.Time // when the newest of those was sent
+
+	doubtAt     time.Time     // since when it does not deliver; zero if it does
+	ask         bool          // send a Ping as soon as possible
+	rtt         roundTrip     // of frames and Pings
+	ping        time.Duration // the last round trip of Hello and Welcome, or of Ping and Pong
 	clockOffset time.Duration
 	heardAt     time.Time
 	sentAt      time.Time
@@ -56,7 +69,70 @@ func newLink(c Carrier, in *wire.Reader, name string, epoch uint64) (*link, erro
 	if err != nil {
 		return nil, err
 	}
-	return &link{carrier: c, name: name, epoch: epoch, gone: make(chan farewell, 1), in: in, pack: pack, tx: make(chan []byte, 1)}, nil
+	return &link{carrier: c, name: name, remote: c.RemoteAddr().String(), epoch: epoch, gone: make(chan farewell, 1), in: in, pack: pack, tx: make(chan []byte, 1)}, nil
+}
+
+// carry notes that a span is in flight here.
+func (l *link) carry(s *span) {
+	s.link = l
+	l.flying++
+	l.bytes += s.bytes
+	if !s.held {
+		l.track(s)
+	}
+}
+
+// track notes that the collector is not known to have a span.
+func (l *link) track(s *span) {
+	i := len(l.waiting)
+	for i > 0 && l.waiting[i-1].meter.sentAt.After(s.meter.sentAt) {
+		i--
+	}
+	l.waiting = slices.Insert(l.waiting, i, s)
+}
+
+// release notes that a span is no longer in flight here.
+func (l *link) release(s *span) {
+	s.link = nil
+	l.flying--
+	l.bytes -= s.bytes
+}
+
+// oldest is the span that was sent first of those that the collector is not
+// known to have; nil if there is none.
+func (l *link) oldest() *span {
+	n := 0
+	for n < len(l.waiting) && (l.waiting[n].link != l || l.waiting[n].held) {
+		n++
+	}
+	l.waiting = slices.Delete(l.waiting, 0, n)
+	if len(l.waiting) == 0 {
+		return nil
+	}
+	return l.waiting[0]
+}
+
+// received notes that the collector has a span.
+func (l *link) received(now time.Time, s *span) {
+	l.progressAt = now
+	if s.meter.sentAt.After(l.doubtAt) {
+		l.doubtAt = time.Time{}
+	}
+	if l.newest.Before(s.meter.sentAt) {
+		l.newest = s.meter.sentAt
+	}
+	l.meter.acked(now, s.bytes, s.meter, s.again)
+	if !s.again {
+		l.rtt.add(now.Sub(s.meter.sentAt))
+	}
+}
+
+// doubt notes that the link does not deliver: it gets nothing new while others
+// do, until it answers a Ping, which comes behind everything it was given.
+func (l *link) doubt(now time.Time) {
+	if l.doubtAt.IsZero() {
+		l.doubtAt, l.ask = now, true
+	}
 }
 
 // limitUnsent follows the link's rate, in steps that are worth telling.
@@ -76,17 +152,17 @@ func (l *link) start(wg *sync.WaitGroup, ses *session) {
 // write sends what comes through tx.
 func (l *link) write(ses *session) {
 	for msg := range l.tx {
-		err := l.writeOne(msg)
+		err := l.writeOne(msg, writeTimeout)
 		ses.post(func(now time.Time) { ses.written(now, l, err) })
 	}
 }
 
-func (l *link) writeOne(msg []byte) error {
+func (l *link) writeOne(msg []byte, timeout time.Duration) error {
 	packed, err := l.pack.Compress(msg)
 	if err != nil {
 		return err
 	}
-	if err := l.carrier.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+	if err := l.carrier.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
 	_, err = l.carrier.Write(packed)

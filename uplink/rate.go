@@ -36,10 +36,14 @@ func (m *meter) sent(now time.Time, idle bool) sample {
 	return sample{delivered: m.delivered, at: m.deliveredAt, sentAt: now, sending: now.Sub(m.sentAt)}
 }
 
-// acked counts a frame of some bytes as delivered.
-func (m *meter) acked(now time.Time, bytes int, s sample) {
+// acked counts a frame of some bytes as delivered. One that was sent again while
+// its first copy was on its way does not tell how fast the link is.
+func (m *meter) acked(now time.Time, bytes int, s sample, again bool) {
 	m.delivered += int64(bytes)
 	m.deliveredAt, m.sentAt = now, s.sentAt
+	if again {
+		return
+	}
 	took := max(now.Sub(s.at), s.sending)
 	if took < time.Millisecond {
 		return // too short to divide by

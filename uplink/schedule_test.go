@@ -108,7 +108,7 @@ func TestMeter(t *testing.T) {
 		sent = append(sent, m.sent(now, i == 0))
 	}
 	for i, s := range sent {
-		m.acked(now.Add(time.Duration(i+1)*10*time.Millisecond), 1000, s)
+		m.acked(now.Add(time.Duration(i+1)*10*time.Millisecond), 1000, s, false)
 	}
 	if got := m.rate(); got < 99_000 || got > 101_000 {
 		t.Errorf("1000 bytes each 10 ms: got %.0f a second", got)
@@ -121,13 +121,13 @@ func TestMeter(t *testing.T) {
 	}
 	now = now.Add(time.Second)
 	for i, s := range sent {
-		m.acked(now, 1000, s)
+		m.acked(now, 1000, s, false)
 		if i < 5 {
 			sent = append(sent, m.sent(now, false))
 		}
 	}
 	for i := range 5 {
-		m.acked(now.Add(2*time.Millisecond), 1000, sent[10+i])
+		m.acked(now.Add(2*time.Millisecond), 1000, sent[10+i], false)
 	}
 	if got := m.rate(); got > 101_000 {
 		t.Errorf("acks in a bunch: got %.0f a second, want no more than before", got)
@@ -135,7 +135,7 @@ func TestMeter(t *testing.T) {
 	// A pause is no measure of the link; a slower sample counts once the best is old.
 	now = now.Add(time.Minute)
 	s := m.sent(now, true)
-	m.acked(now.Add(100*time.Millisecond), 1000, s)
+	m.acked(now.Add(100*time.Millisecond), 1000, s, false)
 	if got := m.rate(); got < 9_900 || got > 10_100 {
 		t.Errorf("after a pause: got %.0f a second, want 10000", got)
 	}

@@ -3,10 +3,8 @@ package uplink
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,18 +13,17 @@ import (
 	"sluice/uplink/wire"
 )
 
-const (
-	dialTimeout      = 20 * time.Second // names, all addresses of a name, TLS
-	handshakeTimeout = 10 * time.Second
-	drainTimeout     = 2 * time.Second
-	retryAfterMost   = time.Minute // however long a collector asks for
-)
+// drainTimeout is how long an end waits for what is in flight.
+const drainTimeout = 2 * time.Second
 
 // Options configures a Sender. All fields without a note are required.
 type Options struct {
 	Gateway string // the name in the gateway's certificate
 	Queue   Queue
-	Dialers []Dialer // in order of preference
+	// Slots are the carriers to keep until the first Plan.
+	Slots []Slot
+	// Dialers make a single slot, where Slots is empty.
+	Dialers []Dialer
 
 	Flush      time.Duration // how long a live reading may wait for others to share a frame; 0 for not at all
 	MaxFrame   int           // bytes of one frame, at least 4096; large frames compress better, an alarm waits for one at most
@@ -39,25 +36,32 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Sender keeps a session with one collector at a time and sends it what the
-// queue holds.
+// Sender keeps a session with one collector at a time, over one carrier or
+// several, and sends it what the queue holds.
 type Sender struct {
 	opt     Options
 	session wire.SessionID
+	ordered chan struct{} // holds a value while Plan or Abandon were not heeded
 
 	started       time.Time    // what deliversUntil counts from, so that no step of the clock moves it
 	deliversUntil atomic.Int64 // nanoseconds
 
-	mu      sync.Mutex // guards what follows
-	stats   Stats
-	carrier Carrier // in use, nil if none
+	mu        sync.Mutex // guards what follows
+	stats     Stats
+	carriers  []carrierView
+	plan      []Slot           // nil when it was heeded
+	abandoned map[string]error // by slot
 }
 
 // New returns a Sender that does nothing until Run.
 func New(opt Options) *Sender {
-	s := &Sender{opt: opt, started: time.Now()}
+	s := &Sender{opt: opt, started: time.Now(), ordered: make(chan struct{}, 1), abandoned: make(map[string]error)}
 	rand.Read(s.session[:])
 	s.stats.State, s.stats.Since = Stopped, s.started
+	if len(opt.Dialers) > 0 {
+		opt.Slots = append(opt.Slots, Slot{Name: opt.Dialers[0].Kind, Dialers: opt.Dialers})
+	}
+	s.Plan(opt.Slots)
 	return s
 }
 
@@ -65,155 +69,43 @@ func New(opt Options) *Sender {
 // to be acknowledged. It never gives up: no error of a collector ends it. It
 // must be called once.
 func (s *Sender) Run(ctx context.Context) error {
-	ses := newSession(s)
-	go func() {
-		defer close(ses.dialed)
-		s.connect(ctx, ses)
-	}()
-	ses.run(ctx) // which waits for dialed
+	newSession(s).run(ctx)
 	s.setState(time.Now(), Stopped, "shut down")
 	return nil
 }
 
-// connect keeps one carrier in the session until ctx ends.
-func (s *Sender) connect(ctx context.Context, ses *session) {
-	var wait backoff
-	var before string // why the last attempt or carrier ended
-	var told string   // the last failure to connect that the log has
-	for i := 0; ctx.Err() == nil; {
-		d := s.opt.Dialers[i]
-		s.mu.Lock()
-		s.stats.Collector = d.Name
-		s.mu.Unlock()
-		trying := "dialling " + d.Name
-		if before != "" {
-			trying += "; before: " + before
+// Plan says which carriers to keep from now on, in order of preference. It may
+// be called at any time and returns at once. A slot that was there before goes on
+// with its carrier and follows the new Standby and Dialers; a new one is dialled
+// at once. The carrier of one that is not planned any more gets no more readings,
+// has up to two seconds to have those in flight acknowledged, and is closed; what
+// is not acknowledged by then goes again on the others. Slots without a dialer,
+// and second ones of a name, are left out.
+func (s *Sender) Plan(slots []Slot) {
+	plan := make([]Slot, 0, len(slots))
+	for _, p := range slots {
+		if len(p.Dialers) == 0 || slices.ContainsFunc(plan, func(o Slot) bool { return o.Name == p.Name }) {
+			s.opt.Logger.Error("slot left out: it needs a dialer, and a name of its own", "slot", p.Name)
+			continue
 		}
-		if !ses.try(trying) {
-			return
-		}
-		gone, err := s.deliver(ctx, ses, d)
-		if ctx.Err() != nil {
-			return
-		}
-		i = (i + 1) % len(s.opt.Dialers)
-		switch {
-		case err == nil: // it had joined, and the state told the log why it left
-			err, told = gone.reason, ""
-			if gone.delivered && !errors.Is(err, errSuperseded) {
-				wait.reset()
-				i = 0 // the link failed rather than the collector
-			}
-		case err.Error() != told:
-			told = err.Error()
-			s.opt.Logger.Warn("no carrier to the collector; attempts go on", "error", err)
-		}
-		pause := wait.next(mathrand.Float64())
-		var rejected *rejectError
-		if len(s.opt.Dialers) == 1 && errors.As(err, &rejected) {
-			pause = max(pause, min(retryAfterMost, rejected.after))
-		}
-		before = err.Error()
-		ses.try(fmt.Sprintf("%s; next attempt in %.1f s", before, pause.Seconds()))
-		s.mu.Lock()
-		s.stats.Retries++
-		s.mu.Unlock()
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		plan = append(plan, p)
 	}
+	s.order(func() { s.plan = plan })
 }
 
-// deliver opens a carrier, lets it join the session and returns how it left, or
-// an error if it never joined.
-func (s *Sender) deliver(ctx context.Context, ses *session, d Dialer) (farewell, error) {
-	dialCtx, cancel := context.WithTimeout(ctx, dialTimeout)
-	carrier, err := d.Dial(dialCtx)
-	cancel()
-	if err != nil {
-		return farewell{}, fmt.Errorf("dial %s: %w", d.Name, err)
-	}
-	l, welcome, err := s.handshake(ctx, carrier, d)
-	if err != nil {
-		carrier.Close()
-		return farewell{}, fmt.Errorf("collector %s: %w", d.Name, err)
-	}
-	if !ses.post(func(now time.Time) { ses.join(now, l, welcome) }) {
-		carrier.Close()
-		return farewell{}, ctx.Err()
-	}
+// Abandon gives up the carrier of a slot at once, if it has one: what it has in
+// flight goes again on the others. The slot is then dialled as after any loss.
+func (s *Sender) Abandon(slot string, why error) {
+	s.order(func() { s.abandoned[slot] = why })
+}
+
+// order leaves something for the session to heed.
+func (s *Sender) order(f func()) {
+	s.mu.Lock()
+	f()
+	s.mu.Unlock()
 	select {
-	case gone := <-l.gone:
-		return gone, nil
-	case <-ctx.Done():
-		return farewell{}, ctx.Err() // the session ends the carrier
+	case s.ordered <- struct{}{}:
+	default:
 	}
 }
-
-// handshake exchanges Hello and Welcome.
-func (s *Sender) handshake(ctx context.Context, c Carrier, d Dialer) (*link, wire.Welcome, error) {
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	defer stop()
-	asked := time.Now()
-	if err := c.SetDeadline(asked.Add(handshakeTimeout)); err != nil {
-		return nil, wire.Welcome{}, err
-	}
-	epoch := s.opt.Queue.Epoch()
-	hello := wire.AppendHello(nil, wire.Hello{
-		Version:   wire.Version,
-		Gateway:   s.opt.Gateway,
-		Session:   s.session,
-		Epoch:     epoch,
-		Carrier:   d.Kind,
-		Keepalive: uint64(s.opt.Keepalive.Milliseconds()),
-	})
-	if _, err := c.Write(hello); err != nil {
-		return nil, wire.Welcome{}, fmt.Errorf("send hello: %w", err)
-	}
-	r := wire.NewReader(c, wire.MaxHandshake)
-	t, body, err := r.Next()
-	if err != nil {
-		return nil, wire.Welcome{}, fmt.Errorf("read welcome: %w", err)
-	}
-	w, err := welcome(t, body)
-	if err != nil {
-		return nil, wire.Welcome{}, err
-	}
-	now := time.Now()
-	l, err := newLink(c, r, d.Name, epoch)
-	if err != nil {
-		return nil, wire.Welcome{}, err
-	}
-	l.rtt = now.Sub(asked)
-	l.clockOffset = time.Unix(0, w.Wall).Sub(now.Add(-l.rtt / 2))
-	r.Limit(wire.MaxControl)
-	return l, w, c.SetDeadline(time.Time{})
-}
-
-// welcome reads the answer to a Hello.
-func welcome(t wire.Type, body []byte) (wire.Welcome, error) {
-	switch t {
-	case wire.TypeWelcome:
-		w, err := wire.DecodeWelcome(body)
-		if err == nil && (w.Version != wire.Version || w.MaxFrame == 0 || w.MaxUnacked == 0) {
-			err = fmt.Errorf("welcome with version %d, frames of %d bytes, window of %d bytes: %w", w.Version, w.MaxFrame, w.MaxUnacked, wire.ErrMalformed)
-		}
-		return w, err
-	case wire.TypeReject:
-		r, err := wire.DecodeReject(body)
-		if err != nil {
-			return wire.Welcome{}, err
-		}
-		return wire.Welcome{}, &rejectError{reason: r.Reason, after: time.Duration(min(r.RetryAfter, uint64(retryAfterMost/time.Millisecond))) * time.Millisecond}
-	}
-	return wire.Welcome{}, fmt.Errorf("type %d instead of a welcome: %w", t, wire.ErrMalformed)
-}
-
-// rejectError is a collector's refusal.
-type rejectError struct {
-	reason string
-	after  time.Duration
-}
-
-func (e *rejectError) Error() string { return "rejected: " + e.reason }

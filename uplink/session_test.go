@@ -43,13 +43,24 @@ func (one) Next(lane reading.Lane, after uint64, _ int) ([]reading.Segment, erro
 
 // twoCarriers returns a session with two carriers to one collector.
 func twoCarriers(t *testing.T) (s *session, a, b *link) {
-	s = newSession(New(Options{Queue: one{}, Dialers: make([]Dialer, 1), MaxFrame: 4096,
+	s = newSession(New(Options{Queue: one{}, MaxFrame: 4096,
 		Keepalive: time.Minute, AckTimeout: 15 * time.Second, Logger: slog.New(slog.DiscardHandler)}))
 	for _, l := range []**link{&a, &b} {
 		*l = joining(t, s)
-		s.join(time.Now(), *l, wire.Welcome{Version: 1, MaxFrame: 1 << 20, MaxUnacked: 1 << 20, Instance: 5})
+		if err := s.join(time.Now(), *l, wire.Welcome{Version: 1, MaxFrame: 1 << 20, MaxUnacked: 1 << 20, Instance: 5}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return s, a, b
+}
+
+// finish ends the carriers.
+func finish(s *session) {
+	for len(s.links) > 0 {
+		s.leave(time.Now(), s.links[0], errShutdown)
+	}
+	close(s.ended)
+	s.wg.Wait()
 }
 
 func joining(t *testing.T, s *session) *link {
@@ -58,6 +69,9 @@ func joining(t *testing.T, s *session) *link {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.slot = &slot{cancel: func() {}}
+	l.slot.take(Slot{Dialers: make([]Dialer, 1)})
+	s.slots = append(s.slots, l.slot)
 	return l
 }
 
@@ -78,9 +92,7 @@ func TestExpireOneOfTwo(t *testing.T) {
 		if b.flying != 1 {
 			t.Errorf("in flight on the second: %d, want what the first had", b.flying)
 		}
-		s.leave(time.Now(), b, errShutdown)
-		close(s.ended)
-		s.wg.Wait()
+		finish(s)
 	})
 }
 
@@ -90,29 +102,27 @@ func TestJoinElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, a, b := twoCarriers(t)
 		l := joining(t, s)
-		s.join(time.Now(), l, wire.Welcome{Version: 1, MaxFrame: 1 << 20, MaxUnacked: 1 << 20, Instance: 6})
-		if len(s.links) != 2 || !errors.Is((<-l.gone).reason, errElsewhere) {
-			t.Errorf("%d carriers, want the two that lead to one collector", len(s.links))
+		err := s.join(time.Now(), l, wire.Welcome{Version: 1, MaxFrame: 1 << 20, MaxUnacked: 1 << 20, Instance: 6})
+		if len(s.links) != 2 || !errors.Is(err, errElsewhere) {
+			t.Errorf("%d carriers, %v, want the two that lead to one collector", len(s.links), err)
 		}
-		s.leave(time.Now(), a, errShutdown)
-		s.leave(time.Now(), b, errShutdown)
-		close(s.ended)
-		s.wg.Wait()
+		if !a.ask || !b.ask {
+			t.Error("the two are not asked whether their collector still lives")
+		}
+		l.carrier.Close()
+		finish(s)
 	})
 }
 
 // One carrier that is drained does not make the uplink stop delivering.
 func TestDeliveringWhileOneDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, a, b := twoCarriers(t)
+		s, a, _ := twoCarriers(t)
 		a.draining = true
 		s.publish(time.Now())
 		if !s.Delivering() {
 			t.Error("not delivering with a second carrier")
 		}
-		s.leave(time.Now(), a, errShutdown)
-		s.leave(time.Now(), b, errShutdown)
-		close(s.ended)
-		s.wg.Wait()
+		finish(s)
 	})
 }
