@@ -1,0 +1,64 @@
+package pathsel
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	queueLeast   = 20 * time.Millisecond // a shorter queue is what one sender keeps by itself
+	queueMemory  = 10 * time.Minute      // of the shortest round trip
+	lossMemory   = 30 * time.Second      // of the last loss
+	queuePackets = 4                     // what every further carrier keeps in the queue by itself
+	packet       = 1500                  // bytes
+)
+
+// Congestion tells loss that is congestion from loss that is chance. A queue
+// must be full before it drops, so the round trip stands well above its minimum
+// while packets are lost; chance does not look at the queue. Where they cannot be
+// told apart it is congestion, because then others share the link.
+type Congestion struct {
+	shortest trough // seconds
+	atLoss   float64
+	lastLoss time.Time
+}
+
+// NewCongestion returns a Congestion that has seen nothing.
+func NewCongestion() *Congestion {
+	return &Congestion{shortest: trough{peak{window: queueMemory}}}
+}
+
+// Observe enters the round trip of the carrier that sends, as its transport
+// smooths it, and what was sent and lost since the last call.
+func (c *Congestion) Observe(now time.Time, rtt time.Duration, counts Counts) {
+	if rtt <= 0 {
+		return
+	}
+	c.shortest.add(now, rtt.Seconds())
+	if counts.Lost == 0 {
+		return
+	}
+	if now.Sub(c.lastLoss) > lossMemory {
+		c.atLoss = rtt.Seconds()
+	}
+	c.atLoss += (rtt.Seconds() - c.atLoss) / 8
+	c.lastLoss = now
+}
+
+// Is says whether losses are congestion, and why. With several carriers the
+// queue is longer by what these keep in it at the rate given, in bytes a second.
+func (c *Congestion) Is(now time.Time, carriers int, rate float64) (bool, string) {
+	least := c.shortest.get(now)
+	if least == 0 || now.Sub(c.lastLoss) > lossMemory {
+		return true, "no loss was seen at a known round trip"
+	}
+	limit := max(queueLeast.Seconds(), least/2)
+	if carriers > 1 && rate > 0 {
+		limit += float64(carriers*queuePackets*packet) / rate
+	}
+	said := fmt.Sprintf("round trip %.0f ms while packets are lost, %.0f ms at least", 1000*c.atLoss, 1000*least)
+	if c.atLoss-least > limit {
+		return true, said + ": a queue overflows"
+	}
+	return false, said + ": no queue, loss by chance"
+}
