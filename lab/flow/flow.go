@@ -33,6 +33,7 @@ type Result struct {
 	// data, retransmissions in both, of all connections; 0 where the transport
 	// does not tell.
 	Sent, Resent uint64
+	Product      *Outcome // of a Product; nil of any other
 }
 
 // Loss returns the share of packets that were sent again, 0 if none was sent.
@@ -43,11 +44,23 @@ func (r Result) Loss() float64 {
 	return float64(r.Resent) / float64(r.Sent)
 }
 
+// Sender is ready to send as fast as it can.
+type Sender interface {
+	// Run calls onset once everything is established, then sends, and counts
+	// what arrives, for length or until ctx ends. It must be called once, and
+	// ends with everything closed.
+	Run(ctx context.Context, length time.Duration, onset func() error) (Result, error)
+	// Close ends a sender that is not to run.
+	Close()
+}
+
 // Flow is a set of connections that are established and idle.
 type Flow struct {
 	pairs []pair
 	probe func(net.Conn) counters // of a sending end
 }
+
+var _ Sender = (*Flow)(nil)
 
 // pair is one connection's two ends.
 type pair struct{ sender, receiver net.Conn }
@@ -112,9 +125,12 @@ func (f *Flow) open(ctx context.Context, o Options) error {
 	return nil
 }
 
-// Run sends from now on until ctx ends, and counts what arrives from origin on
-// for length, by which time it returns at the latest. It must be called once.
-func (f *Flow) Run(ctx context.Context, origin time.Time, length time.Duration) Result {
+// Run implements Sender: it sends nothing before onset.
+func (f *Flow) Run(ctx context.Context, length time.Duration, onset func() error) (Result, error) {
+	if err := onset(); err != nil {
+		return Result{}, err
+	}
+	origin := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, origin.Add(length))
 	defer cancel()
 	meter := NewMeter(origin, length)
@@ -132,7 +148,7 @@ func (f *Flow) Run(ctx context.Context, origin time.Time, length time.Duration) 
 	f.Close()
 	wg.Wait()
 	r.Series, r.Gap = meter.Series(), meter.Longest()
-	return r
+	return r, nil
 }
 
 // watch samples the round trip in each slot, until ctx ends.

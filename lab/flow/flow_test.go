@@ -29,9 +29,13 @@ func TestFlowOverTCP(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			origin := time.Now()
+			var origin time.Time
+			onset := func() error { origin = time.Now(); return nil }
 			const length = 500 * time.Millisecond
-			r := f.Run(t.Context(), origin, length)
+			r, err := f.Run(t.Context(), length, onset)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if took := time.Since(origin); took > 2*length {
 				t.Errorf("took %v, want %v", took, length)
 			}
