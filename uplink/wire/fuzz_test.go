@@ -38,6 +38,10 @@ func FuzzReader(f *testing.F) {
 				again(t, body, DecodeNumber, AppendPing)
 			case TypeClose:
 				again(t, body, DecodeClose, AppendClose)
+			case TypeTunnelRequest:
+				again(t, body, DecodeTunnelRequest, AppendTunnelRequest)
+			case TypeTunnelReply:
+				again(t, body, DecodeTunnelReply, AppendTunnelReply)
 			}
 		}
 	})

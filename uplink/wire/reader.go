@@ -43,7 +43,7 @@ func (r *Reader) Next() (Type, []byte, error) {
 			return 0, nil, err
 		}
 		t := Type(r.buf[0])
-		if TypeHello <= t && t <= TypeClose {
+		if TypeHello <= t && t <= TypeTunnelReply {
 			return t, r.buf[1:], nil
 		}
 		if t&MayIgnore == 0 {

@@ -34,10 +34,13 @@ const (
 	TypePong    Type = 7 // either
 	TypeDrain   Type = 8 // collector: send nothing more here, the rest will be acknowledged
 	TypeClose   Type = 9 // either: the last message on a carrier
+
+	TypeTunnelRequest Type = 10 // gateway: instead of a Hello, asks for a tunnel's addresses
+	TypeTunnelReply   Type = 11 // collector: they are these, and the carrier ends
 )
 
 const (
-	// MaxHandshake bounds a Hello, a Welcome and a Reject, in bytes.
+	// MaxHandshake bounds a Hello, a TunnelRequest and their answers, in bytes.
 	MaxHandshake = 4 << 10
 	// MaxControl bounds every message that is not Data, in bytes.
 	MaxControl = 64 << 10
@@ -103,6 +106,7 @@ const (
 	CodeSuperseded  Code = 5 // a newer session of the same gateway took over
 	CodeProtocol    Code = 6 // the peer broke a rule
 	CodeIdle        Code = 7 // nothing heard for too long
+	CodeTunnel      Code = 8 // there is no tunnel for the gateway here
 )
 
 // Reject refuses a carrier.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -30,6 +31,11 @@ func vectors() []vector {
 		{Lane: reading.Live, Durable: 620, Received: []Range{{622, 630}, {640, 640}}}}}
 	reject := Reject{Code: CodeBusy, Reason: "4096 sessions already", RetryAfter: 5000}
 	closed := Close{Code: CodeSuperseded, Reason: "a newer session took over"}
+	request := TunnelRequest{Gateway: "gw-7", Uplinks: []TunnelUplink{
+		{Name: "wlan0", Key: TunnelKey{1, 31: 2}}, {Name: "enx0123456789ab", Key: TunnelKey{3, 31: 4}}}}
+	reply := TunnelReply{Key: TunnelKey{5, 31: 6}, Port: 51820, Tunnels: []TunnelLease{
+		{Local: netip.MustParsePrefix("10.213.0.2/32"), Remote: netip.MustParseAddr("10.213.0.1")},
+		{Local: netip.MustParsePrefix("fd00::2/128"), Remote: netip.MustParseAddr("fd00::1")}}}
 	number := func(b []byte) (any, error) { return DecodeNumber(b) }
 	return []vector{
 		{"hello", TypeHello, AppendHello(nil, hello), hello, func(b []byte) (any, error) { return DecodeHello(b) }},
@@ -42,6 +48,8 @@ func vectors() []vector {
 		{"pong", TypePong, AppendPong(nil, 1<<63), uint64(1 << 63), number},
 		{"drain", TypeDrain, AppendDrain(nil), nil, func([]byte) (any, error) { return nil, nil }},
 		{"close", TypeClose, AppendClose(nil, closed), closed, func(b []byte) (any, error) { return DecodeClose(b) }},
+		{"tunnel-request", TypeTunnelRequest, AppendTunnelRequest(nil, request), request, func(b []byte) (any, error) { return DecodeTunnelRequest(b) }},
+		{"tunnel-reply", TypeTunnelReply, AppendTunnelReply(nil, reply), reply, func(b []byte) (any, error) { return DecodeTunnelReply(b) }},
 	}
 }
 
