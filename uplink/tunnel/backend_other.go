@@ -1,0 +1,7 @@
+//go:build !linux
+
+package tunnel
+
+import "log/slog"
+
+func openBackend(*slog.Logger) (backend, error) { return nil, ErrUnsupported }
