@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type link struct {
 	in      *wire.Reader
 	unpack  *wire.Decompressor
 	idle    time.Duration // without a message for so long, the gateway is gone
+	heardAt time.Time     // of the last message; guarded by the session's mu
 
 	wake chan struct{} // one value when there is something to say
 
@@ -70,6 +72,14 @@ func (l *link) run() error {
 	l.session.leave(l)
 	l.say(func() {
 		l.done = true
+		switch {
+		case l.close != nil: // whose writing ended the reading
+			err = fmt.Errorf("told to go: %s", l.close.Reason)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			err = errors.New("the gateway or the path is dead: nothing was heard in time")
+		case l.service.hard.Err() != nil:
+			err = errors.New("the collector shuts down")
+		}
 		if l.close == nil && (errors.Is(err, wire.ErrMalformed) || errors.Is(err, wire.ErrTooLong) ||
 			errors.Is(err, wire.ErrUnknown) || errors.Is(err, errWindow) || errors.Is(err, errReorder)) {
 			l.close = &wire.Close{Code: wire.CodeProtocol, Reason: err.Error()}

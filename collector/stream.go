@@ -161,6 +161,11 @@ func (s *stream) receive(ctx context.Context, f frame) error {
 		s.release(f.bytes)
 		s.session.ack(s.name.Lane, false)
 		return nil
+	case s.holds(f):
+		s.duplicates += count(f.Segments)
+		s.release(f.bytes)
+		s.session.ack(s.name.Lane, true)
+		return nil
 	case total > int64(f.bytes) && total > windowSlack*int64(s.session.opt.Limits.Unacked),
 		f.Prev > s.last && len(s.held) >= heldMost:
 		s.release(f.bytes)
@@ -174,6 +179,18 @@ func (s *stream) receive(ctx context.Context, f frame) error {
 	}
 	s.startWriter(f.link.service)
 	return nil
+}
+
+// holds says that all of a frame is in those that wait: a gateway sends again on
+// another carrier what seems stuck on one. The caller holds mu.
+func (s *stream) holds(f frame) bool {
+	reach := f.Prev
+	for _, h := range s.held {
+		if h.Prev <= reach {
+			reach = max(reach, h.Through)
+		}
+	}
+	return f.Prev > s.last && reach >= f.Through
 }
 
 // start has what waits written, if the call of Serve that was writing it ended.

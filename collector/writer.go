@@ -15,6 +15,10 @@ const (
 	writeReadings = 8192
 	writeBytes    = 1 << 20
 
+	// receiptAfter is how long readings that came may lack an Ack while an output
+	// takes them: the gateway must not think that they are stuck on the way.
+	receiptAfter = 100 * time.Millisecond
+
 	retryFirst = 100 * time.Millisecond
 	retryMost  = 5 * time.Second // below the time a gateway waits for a sign of life
 )
@@ -39,12 +43,40 @@ func (s *stream) write(ctx context.Context) {
 			return
 		}
 		unreadable := sc.decode(pieces, after)
+		written := s.receipts()
 		err := each(s.session.opt.Outputs, func(i int, o Output) error {
 			return s.writeOutput(ctx, i, o, sc.deliveries)
 		})
+		written()
 		if !s.wrote(pieces, unreadable, err) {
 			return
 		}
+	}
+}
+
+// receipts tells the gateway from time to time what has come, until stop.
+func (s *stream) receipts() (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var timer *time.Timer
+	told, stopped := uint64(0), false // guarded by mu
+	timer = time.AfterFunc(receiptAfter, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if stopped {
+			return
+		}
+		if s.last != told {
+			told = s.last
+			s.session.ack(s.name.Lane, true)
+		}
+		timer.Reset(receiptAfter)
+	})
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		stopped = true
+		timer.Stop()
 	}
 }
 
