@@ -1,0 +1,353 @@
+package sctp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"sluice/uplink"
+)
+
+const (
+	// messageMost holds a TLS record of 16 KiB whole, so that a record is one
+	// message; longer ones would be delivered in parts.
+	messageMost = 16<<10 + 512
+	// closeReads bounds what is read and thrown away at a Close.
+	closeReads = 1024
+	// tuneEvery is how often the timers follow the round trip.
+	tuneEvery   = time.Second
+	eventsAhead = 64
+)
+
+// Association is a byte stream over one SCTP association, without encryption.
+// As with every net.Conn, one Read and one Write may run at once, and Close ends
+// both.
+type Association struct {
+	sock   *socket
+	tuning Tuning
+	tick   time.Duration
+	local  []netip.Addr // local[i] goes with remote.IPs[i], if dialled so
+	from   Addr         // as it was at the start
+	remote Addr
+
+	in, out  atomic.Uint64
+	unsent   atomic.Int64 // LimitUnsent's bytes, 0 for no limit
+	events   chan Event
+	unread   atomic.Uint64 // events dropped
+	restarts atomic.Bool   // the peer began anew: the stream is broken
+
+	note []byte // the start of a notification; the reader's
+
+	mu    sync.Mutex // guards what follows
+	floor time.Duration
+	tuned time.Time // when the floor was last compared with the round trip
+}
+
+var _ net.Conn = (*Association)(nil)
+
+// newAssociation takes an established socket.
+func newAssociation(s *socket, t Tuning, local []netip.Addr, remote Addr) *Association {
+	if t.timers == (timers{}) {
+		t.timers = appliance()
+	}
+	a := &Association{sock: s, tuning: t, tick: tick(), remote: remote, events: make(chan Event, eventsAhead), floor: t.timers.least}
+	if len(local) == len(remote.IPs) {
+		a.local = local
+	}
+	a.from = a.ask(optLocalAddrs)
+	if len(remote.IPs) == 0 {
+		a.remote = a.ask(optPeerAddrs)
+	}
+	return a
+}
+
+// ask returns the addresses of one end, none once the association is gone.
+func (a *Association) ask(option int) Addr {
+	found, err := a.sock.addresses(option)
+	if err != nil {
+		return Addr{}
+	}
+	e, _ := endpoint(found)
+	return e
+}
+
+// Read implements net.Conn. Borders of messages do not show.
+func (a *Association) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for {
+		n, note, last, err := a.sock.receive(p)
+		switch {
+		case err != nil:
+			return 0, a.failed("read", err)
+		case note:
+			if a.notify(p[:n], last); a.restarts.Load() {
+				return 0, a.failed("read", syscall.ECONNRESET)
+			}
+		case n == 0:
+			return 0, io.EOF
+		default:
+			a.in.Add(uint64(n))
+			return n, nil
+		}
+	}
+}
+
+// notify takes a part of a notification, which a small buffer may have split.
+func (a *Association) notify(part []byte, last bool) {
+	if a.note = append(a.note, part...); !last {
+		return
+	}
+	e, ok, err := parseEvent(a.note)
+	a.note = a.note[:0]
+	if err != nil || !ok {
+		return // of a newer kernel's kind: nothing depends on it
+	}
+	if e.Kind == AssociationRestarted {
+		a.restarts.Store(true)
+	}
+	select {
+	case a.events <- e:
+	default:
+		a.unread.Add(1)
+	}
+}
+
+// Events returns the kernel's notifications, which a Read comes upon. When
+// nobody takes them they are dropped; the channel is never closed.
+func (a *Association) Events() <-chan Event { return a.events }
+
+// EventsDropped is how many notifications nobody took in time.
+func (a *Association) EventsDropped() uint64 { return a.unread.Load() }
+
+// Write implements net.Conn. It returns when the kernel has taken everything.
+func (a *Association) Write(p []byte) (n int, err error) {
+	a.followRTT()
+	for len(p) > 0 {
+		if a.restarts.Load() {
+			return n, a.failed("write", syscall.ECONNRESET)
+		}
+		message := p[:min(len(p), messageMost)]
+		if err := a.sock.send(message, a.hasRoom); err != nil {
+			return n, a.failed("write", err)
+		}
+		a.out.Add(uint64(len(message)))
+		p, n = p[len(message):], n+len(message)
+	}
+	return n, nil
+}
+
+// LimitUnsent implements uplink.Carrier.
+func (a *Association) LimitUnsent(bytes int) { a.unsent.Store(int64(bytes)) }
+
+// hasRoom compares what is not on its way yet with its limit. The socket's own
+// limit counts what is in flight as well, which is for the congestion window.
+func (a *Association) hasRoom() bool {
+	limit := int(a.unsent.Load())
+	if limit == 0 {
+		return true
+	}
+	st, err := a.sock.status()
+	if err != nil {
+		return true // the write will tell
+	}
+	return a.unacked(st)-st.outstanding*st.fragment < limit
+}
+
+// unacked estimates the bytes that the peer's kernel has not acknowledged, from
+// the memory that they take, -1 if unknown. It is right for chunks that fill
+// their packets and an upper bound for small ones.
+func (a *Association) unacked(st status) int {
+	memory, err := a.sock.queued()
+	if err != nil || st.fragment <= 0 {
+		return -1
+	}
+	written := a.out.Load()
+	return int(min(uint64(memory)*uint64(st.fragment)/uint64(chunkMemory(st.fragment)), written))
+}
+
+// chunkMemory is the memory of a chunk with so many bytes of a message: a buffer
+// of a power of two for them, headers and the buffer's own record, a second
+// record, and the chunk's.
+func chunkMemory(fragment int) int {
+	const inBuffer, records = 336, 528
+	return 1<<bits.Len(uint(fragment+inBuffer-1)) + records
+}
+
+// followRTT moves the floor of the retransmission timeout with the primary
+// path's round trip.
+func (a *Association) followRTT() {
+	if a.tuning.kernel {
+		return
+	}
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Sub(a.tuned) < tuneEvery {
+		return
+	}
+	a.tuned = now
+	st, err := a.sock.status()
+	if err != nil {
+		return // the association is gone, which the caller will see
+	}
+	v := a.tuning.timers
+	floor := v.floor(time.Duration(st.primary.srtt) * a.tick)
+	if change := floor - a.floor; change.Abs() < a.floor/8 {
+		return
+	}
+	if a.sock.set(optRTOInfo, rtoInfo(0, floor, v.ceiling(floor))) == nil {
+		a.floor = floor
+	}
+}
+
+// Info measures the association.
+func (a *Association) Info() uplink.Info {
+	info := uplink.Info{Kind: "sctp", BytesIn: a.in.Load(), BytesOut: a.out.Load(), Unacked: -1}
+	st, err := a.sock.status()
+	if err != nil {
+		return info
+	}
+	info.RTT = time.Duration(st.primary.srtt) * a.tick
+	info.Unacked = a.unacked(st)
+	if c, err := a.sock.counters(); err == nil {
+		info.Sent, info.Resent, info.Retransmits = c.sent, c.resent, c.resent
+	}
+	peers, err := a.sock.addresses(optPeerAddrs)
+	if err != nil {
+		return info
+	}
+	for _, peer := range peers {
+		p, err := a.sock.pathInfo(peer)
+		if err != nil {
+			continue // removed just now
+		}
+		info.Paths = append(info.Paths, uplink.PathInfo{
+			Local:   a.localFor(peer.Addr()),
+			Remote:  peer.Addr(),
+			Primary: peer.Addr() == st.primary.path.Addr(),
+			State:   p.state.String(),
+			RTT:     time.Duration(p.srtt) * a.tick,
+			RTO:     p.rto,
+			Window:  int(p.window),
+			MTU:     int(p.mtu),
+		})
+	}
+	return info
+}
+
+// localFor is the own address that was named for a path.
+func (a *Association) localFor(remote netip.Addr) netip.Addr {
+	if i := slices.Index(a.remote.IPs, remote); i >= 0 && a.local != nil {
+		return a.local[i]
+	}
+	return netip.Addr{}
+}
+
+// SetPrimary sends by the path to a peer's address from now on, and asks the
+// peer to use the same path in its direction. The kernel heeds it while the path
+// is active; one that is not is asked for a sign of life, and is used with it.
+func (a *Association) SetPrimary(remote netip.Addr) error {
+	path := netip.AddrPortFrom(remote.Unmap(), a.remote.Port)
+	if err := a.sock.set(optPrimary, prim(path)); err != nil {
+		return fmt.Errorf("set primary path to %s: %w", remote, err)
+	}
+	if p, err := a.sock.pathInfo(path); err == nil && p.state != pathActive {
+		// Fails only if a heartbeat is on its way.
+		_ = a.sock.set(optPathParams, pathParams{path: path, flags: heartbeatDemand}.bytes())
+	}
+	if local := a.localFor(remote); local.IsValid() {
+		// A peer that takes no address changes keeps its own primary path.
+		_ = a.sock.set(optSetPeerPrimary, prim(netip.AddrPortFrom(local, a.from.Port)))
+	}
+	return nil
+}
+
+// SetHeartbeat changes how often a path that carries nothing is asked whether it
+// is there.
+func (a *Association) SetHeartbeat(remote netip.Addr, every time.Duration) error {
+	p := pathParams{path: netip.AddrPortFrom(remote.Unmap(), a.remote.Port), heartbeat: every, flags: heartbeatOn}
+	if err := a.sock.set(optPathParams, p.bytes()); err != nil {
+		return fmt.Errorf("set heartbeat of path to %s: %w", remote, err)
+	}
+	return nil
+}
+
+// SetMTU limits the packets of a path, IP header included, where the path drops
+// larger ones and does not say so.
+func (a *Association) SetMTU(remote netip.Addr, mtu int) error {
+	p := pathParams{path: netip.AddrPortFrom(remote.Unmap(), a.remote.Port), mtu: uint32(mtu), flags: mtuFixed}
+	if err := a.sock.set(optPathParams, p.bytes()); err != nil {
+		return fmt.Errorf("set mtu of path to %s to %d: %w", remote, mtu, err)
+	}
+	return nil
+}
+
+// AddLocal makes an address of this machine part of the association and tells
+// the peer (RFC 5061).
+func (a *Association) AddLocal(ip netip.Addr) error { return a.changeLocal(ip, true) }
+
+// RemoveLocal takes one out; the last one stays, with an error.
+func (a *Association) RemoveLocal(ip netip.Addr) error { return a.changeLocal(ip, false) }
+
+func (a *Association) changeLocal(ip netip.Addr, add bool) error {
+	verb := "remove"
+	if add {
+		verb = "add"
+	}
+	b := assocValue(0)
+	if _, err := a.sock.get(optAsconf, b); err != nil {
+		return fmt.Errorf("%s address %s: %w", verb, ip, err)
+	}
+	if native.Uint32(b[4:]) == 0 {
+		return fmt.Errorf("%s address %s: the peer takes no changes of addresses: dial again", verb, ip)
+	}
+	if err := a.sock.bind([]netip.Addr{ip}, a.from.Port, add); err != nil {
+		return fmt.Errorf("%s address %s: %w", verb, ip, err)
+	}
+	return nil
+}
+
+// Close implements net.Conn. What was written is still delivered, as long as the
+// peer acknowledges some of it.
+func (a *Association) Close() error {
+	if !a.tuning.kernel {
+		// A path that is gone must not be tried for long on behalf of nobody.
+		_ = a.sock.set(optAssocInfo, assocParams(lostClosing))
+	}
+	err := a.sock.close()
+	if errors.Is(err, net.ErrClosed) {
+		return a.failed("close", err)
+	}
+	return err
+}
+
+// LocalAddr implements net.Conn.
+func (a *Association) LocalAddr() net.Addr { return a.from }
+
+// RemoteAddr implements net.Conn.
+func (a *Association) RemoteAddr() net.Addr { return a.remote }
+
+// SetDeadline implements net.Conn.
+func (a *Association) SetDeadline(t time.Time) error { return a.sock.file.SetDeadline(t) }
+
+// SetReadDeadline implements net.Conn.
+func (a *Association) SetReadDeadline(t time.Time) error { return a.sock.file.SetReadDeadline(t) }
+
+// SetWriteDeadline implements net.Conn.
+func (a *Association) SetWriteDeadline(t time.Time) error { return a.sock.file.SetWriteDeadline(t) }
+
+// failed names the operation, in the type that crypto/tls asks whether an error
+// is only a deadline.
+func (a *Association) failed(op string, err error) error {
+	return &net.OpError{Op: op, Net: "sctp", Source: a.from, Addr: a.remote, Err: err}
+}

@@ -1,0 +1,71 @@
+package sctp
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"sluice/uplink"
+)
+
+// Conn is a carrier over one association.
+type Conn struct {
+	*tls.Conn
+	assoc *Association
+	peer  string
+}
+
+var _ uplink.Carrier = (*Conn)(nil)
+
+// newConn takes a connection whose handshake is done.
+func newConn(c *tls.Conn, a *Association) (*Conn, error) {
+	certs := c.ConnectionState().PeerCertificates
+	if len(certs) == 0 || certs[0].Subject.CommonName == "" {
+		return nil, fmt.Errorf("certificate of %s: no common name: issue one that names the peer", a.remote)
+	}
+	return &Conn{Conn: c, assoc: a, peer: certs[0].Subject.CommonName}, nil
+}
+
+// Peer is the common name in the other end's certificate.
+func (c *Conn) Peer() string { return c.peer }
+
+// Info measures the association. Round trips are as coarse as the kernel keeps
+// them: no less than seven of its ticks, 28 ms at 250 a second.
+func (c *Conn) Info() uplink.Info { return c.assoc.Info() }
+
+// LimitUnsent implements uplink.Carrier.
+func (c *Conn) LimitUnsent(bytes int) { c.assoc.LimitUnsent(bytes) }
+
+// SetPrimary is Association.SetPrimary.
+func (c *Conn) SetPrimary(remote netip.Addr) error { return c.assoc.SetPrimary(remote) }
+
+// SetHeartbeat is Association.SetHeartbeat.
+func (c *Conn) SetHeartbeat(remote netip.Addr, every time.Duration) error {
+	return c.assoc.SetHeartbeat(remote, every)
+}
+
+// SetMTU is Association.SetMTU.
+func (c *Conn) SetMTU(remote netip.Addr, mtu int) error { return c.assoc.SetMTU(remote, mtu) }
+
+// AddLocal is Association.AddLocal.
+func (c *Conn) AddLocal(ip netip.Addr) error { return c.assoc.AddLocal(ip) }
+
+// RemoveLocal is Association.RemoveLocal.
+func (c *Conn) RemoveLocal(ip netip.Addr) error { return c.assoc.RemoveLocal(ip) }
+
+// Events is Association.Events.
+func (c *Conn) Events() <-chan Event { return c.assoc.Events() }
+
+// Close ends the association without TLS's close notify, which would block while
+// the peer takes nothing in; the session protocol says goodbye itself.
+func (c *Conn) Close() error { return c.assoc.Close() }
+
+// harden returns a copy of a TLS configuration with what every carrier needs.
+func harden(c *tls.Config) *tls.Config {
+	c = c.Clone()
+	c.MinVersion = tls.VersionTLS13
+	// A frame becomes few messages: records of a packet each would only add bytes.
+	c.DynamicRecordSizingDisabled = true
+	return c
+}
