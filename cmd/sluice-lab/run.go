@@ -15,6 +15,7 @@ const usage = `usage: sluice-lab COMMAND [options]
   demo    send a fixed amount of recorded data and check what arrives
   live    send recorded data until interrupted and show what happens to it
   bench   measure this machine, as a table and as JSON lines
+  guest   run a program on another kernel and processor, in QEMU
 
 Each command has -h.
 `
@@ -27,7 +28,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"demo": demo, "live": live, "bench": bench,
+		"demo": demo, "live": live, "bench": bench, "guest": runGuest,
+		"guest-init": guestInit, // by a guest's kernel only
 	}
 	command, ok := commands[args[0]]
 	if !ok {

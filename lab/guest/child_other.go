@@ -1,0 +1,7 @@
+//go:build !linux
+
+package guest
+
+import "syscall"
+
+func attributes() *syscall.SysProcAttr { return nil }
