@@ -3,8 +3,10 @@ package tcp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -26,6 +28,9 @@ type Options struct {
 	UserTimeout time.Duration
 	// LocalAddr is where to dial from, nil for wherever the route leads.
 	LocalAddr net.Addr
+	// Resolve looks the name in Address up, nil for as the system does. Its
+	// addresses are tried one after the other; an address in Address needs none.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	// Control, if set, is called with each socket before it is bound, to tie it
 	// to an interface.
 	Control func(ctx context.Context, network, address string, c syscall.RawConn) error
@@ -33,7 +38,7 @@ type Options struct {
 
 // Dial opens a carrier, and gives up when ctx ends.
 func Dial(ctx context.Context, opt Options) (uplink.Carrier, error) {
-	host, _, err := net.SplitHostPort(opt.Address)
+	host, port, err := net.SplitHostPort(opt.Address)
 	if err != nil {
 		return nil, fmt.Errorf("collector address %q: %w: write it as host:port", opt.Address, err)
 	}
@@ -41,8 +46,7 @@ func Dial(ctx context.Context, opt Options) (uplink.Carrier, error) {
 	if userTimeout == 0 {
 		userTimeout = DefaultUserTimeout
 	}
-	dialer := net.Dialer{LocalAddr: opt.LocalAddr, ControlContext: opt.Control, KeepAlive: -1}
-	plain, err := dialer.DialContext(ctx, "tcp", opt.Address)
+	plain, err := connect(ctx, opt, host, port)
 	if err != nil {
 		return nil, err // names the operation and the address
 	}
@@ -67,4 +71,42 @@ func Dial(ctx context.Context, opt Options) (uplink.Carrier, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// connect opens the TCP connection.
+func connect(ctx context.Context, opt Options, host, port string) (net.Conn, error) {
+	dialer := net.Dialer{LocalAddr: opt.LocalAddr, ControlContext: opt.Control, KeepAlive: -1}
+	if _, err := netip.ParseAddr(host); err == nil || opt.Resolve == nil {
+		return dialer.DialContext(ctx, "tcp", opt.Address)
+	}
+	addrs, err := opt.Resolve(ctx, host)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", opt.Address, err)
+	}
+	if len(addrs) == 0 {
+		return nil, fmt.Errorf("dial %s: the name has no address: see what its name servers say", opt.Address)
+	}
+	var errs []error
+	for i, addr := range addrs {
+		conn, err := connectTo(ctx, dialer, net.JoinHostPort(addr.String(), port), len(addrs)-i)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// connectTo tries one address for its share of the time left, of which left
+// addresses want as much.
+func connectTo(ctx context.Context, dialer net.Dialer, address string, left int) (net.Conn, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+		defer cancel()
+	}
+	return dialer.DialContext(ctx, "tcp", address)
 }

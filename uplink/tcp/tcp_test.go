@@ -12,8 +12,10 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
+	"net/netip"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -165,6 +167,66 @@ func TestDialErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("dial %q: got %v, want it to name %q", c.address, err, c.want)
 		}
+	}
+}
+
+// Names are looked up as the caller says, and a dead address takes no more than
+// its share of the time from those behind it (F16).
+func TestDialResolves(t *testing.T) {
+	a := newAuthority(t)
+	l := listen(t, a)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive, closed := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
+	silent := netip.MustParseAddr("127.0.0.3")
+	wrong := errors.New("no such name here")
+	for _, c := range []struct {
+		name  string
+		host  string
+		addrs []netip.Addr
+		err   error
+		want  string // in the error; empty for none
+	}{
+		{"one address", "collector.test", []netip.Addr{alive}, nil, ""},
+		{"the second answers", "collector.test", []netip.Addr{closed, alive}, nil, ""},
+		{"the first is silent", "collector.test", []netip.Addr{silent, alive}, nil, ""},
+		{"none answers", "collector.test", []netip.Addr{closed}, nil, "127.0.0.2:" + port},
+		{"no address", "collector.test", nil, nil, "no address"},
+		{"unknown", "collector.test", nil, wrong, wrong.Error()},
+		{"an address needs no look-up", "127.0.0.1", nil, wrong, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			var asked string
+			conn, err := tcp.Dial(ctx, tcp.Options{
+				Address: net.JoinHostPort(c.host, port),
+				TLS:     &tls.Config{RootCAs: a.pool, Certificates: []tls.Certificate{a.issue(t, "gw-1")}, ServerName: "127.0.0.1"},
+				Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
+					asked = host
+					return c.addrs, c.err
+				},
+				// Stands for a network that swallows everything to one address.
+				Control: func(ctx context.Context, _, address string, _ syscall.RawConn) error {
+					if !strings.HasPrefix(address, silent.String()) {
+						return nil
+					}
+					<-ctx.Done()
+					return ctx.Err()
+				},
+			})
+			if err == nil {
+				conn.Close()
+			}
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if c.host == "collector.test" && asked != c.host {
+				t.Errorf("looked up %q, want %q", asked, c.host)
+			}
+		})
 	}
 }
 
