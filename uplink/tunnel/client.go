@@ -56,7 +56,8 @@ type clientTunnel struct {
 	spec   spec
 	name   string // of the device
 	device device
-	limit  int // MTU that SetMTU set, 0 if it did not
+	limit  int  // MTU that SetMTU set, 0 if it did not
+	stale  bool // the collector has forgotten the session's keys
 }
 
 // spec is all that a device was made from.
@@ -164,10 +165,11 @@ func (c *Client) Apply(ctx context.Context, uplinks []Uplink, endpoint netip.Add
 	return c.apply(ctx)
 }
 
-// Renew asks the collector for the lease again, whatever is kept, and applies
-// what it answers. It is for tunnels that stay silent over paths that work, as
-// they do when the collector has lost its keys or is another one, and costs one
-// TLS handshake.
+// Renew asks the collector for the lease again, whatever is kept, applies what it
+// answers, and has all tunnels shake hands anew. It is for tunnels that stay
+// silent over paths that work: the collector has lost its keys, or is another one,
+// or has seen this gateway's clock ahead of what it is now and takes the handshake
+// for an old one, until it is told. It costs one TLS handshake.
 func (c *Client) Renew(ctx context.Context) ([]Tunnel, error) {
 	if err := c.take(ctx); err != nil {
 		return nil, err
@@ -289,6 +291,9 @@ func (c *Client) ask(ctx context.Context, keys map[string]key) error {
 	}
 	c.askFrom = time.Time{}
 	c.lease = newLease(req, reply)
+	for _, t := range c.tunnels {
+		t.stale = true
+	}
 	if err := c.lease.write(c.leasePath()); err != nil {
 		return fmt.Errorf("keep the lease of tunnels: %w", err)
 	}
@@ -306,14 +311,12 @@ func (c *Client) raise(u Uplink, private key) error {
 		return fmt.Errorf("tunnel of %s: the collector's inner and outer address are both %s: it needs another tunnel network", u.Name, c.endpoint)
 	}
 	t := c.tunnels[u.Name]
-	if t != nil && t.spec == want {
-		if _, err := t.device.peers(); !errors.Is(err, errGone) {
-			return nil
+	if t != nil {
+		if _, err := t.device.peers(); errors.Is(err, errGone) {
+			c.opt.Logger.Warn("tunnel was removed by somebody", "path", u.Name, "device", t.name)
+		} else if t.changeable(want) {
+			return t.change(want)
 		}
-		c.opt.Logger.Warn("tunnel was removed by somebody", "path", u.Name, "device", t.name)
-	}
-	if t != nil && t.changeable(want) {
-		return t.change(want)
 	}
 	if err := c.drop(u.Name); err != nil {
 		return err
@@ -327,19 +330,23 @@ func (c *Client) raise(u Uplink, private key) error {
 	return nil
 }
 
-// changeable tells whether only the endpoint and the link's MTU are different.
+// changeable tells whether at most the endpoint and the link's MTU are different.
 func (t *clientTunnel) changeable(want spec) bool {
 	same := t.spec
 	same.endpoint, same.link = want.endpoint, want.link
-	return same == want && t.spec != want
+	return same == want
 }
 
 func (t *clientTunnel) change(want spec) error {
-	if t.spec.endpoint != want.endpoint {
-		if err := t.device.setPeers([]peer{want.peer()}, nil); err != nil {
-			return fmt.Errorf("move device %s to %s: %w", t.name, want.endpoint, err)
+	if t.stale || t.spec.endpoint != want.endpoint {
+		var gone []key
+		if t.stale {
+			gone = append(gone, want.public)
 		}
-		t.spec.endpoint = want.endpoint
+		if err := t.device.setPeers([]peer{want.peer()}, gone); err != nil {
+			return fmt.Errorf("lead device %s to %s: %w", t.name, want.endpoint, err)
+		}
+		t.spec.endpoint, t.stale = want.endpoint, false
 	}
 	if t.spec.link != want.link {
 		t.spec.link, t.limit = want.link, 0

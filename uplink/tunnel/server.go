@@ -196,6 +196,10 @@ func (s *Server) serve(calls []leaseCall) {
 		m := next.gateways[call.gateway]
 		for _, seat := range seats {
 			set = append(set, s.peer(m, seat))
+			// It begins anew, also if it was there: the device would refuse
+			// handshakes that are older than the last one, which is what those of a
+			// gateway look like whose clock was set back.
+			gone = append(gone, seat.Key)
 			answers[i].reply.Tunnels = append(answers[i].reply.Tunnels, wire.TunnelLease{
 				Local: s.plan.gateway(m.Number, seat.Number), Remote: s.plan.collector(seat.Number).Addr()})
 		}
@@ -204,7 +208,6 @@ func (s *Server) serve(calls []leaseCall) {
 	}
 	// A gateway may have asked twice, and its first key be gone already.
 	set = slices.DeleteFunc(set, func(p peer) bool { return next.owners[p.public] == "" })
-	gone = slices.DeleteFunc(gone, func(k key) bool { return next.owners[k] != "" })
 	err := s.install(next, changed, set, gone)
 	for i, call := range calls {
 		if err != nil && answers[i].err == nil {

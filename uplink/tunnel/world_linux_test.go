@@ -95,7 +95,7 @@ func newHost(t *testing.T) *host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.ns.Close() })
-	if h.nl, err = netlink.NewHandleAt(h.ns); err != nil {
+	if h.nl, err = netlink.NewHandleAt(h.ns, unix.NETLINK_ROUTE); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.nl.Close)
