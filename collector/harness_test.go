@@ -227,6 +227,21 @@ func (o *output) set(f func()) {
 	f()
 }
 
+// gap is the longest time in which nothing of a lane arrived, between the first
+// that did since an instant, and the last.
+func (o *output) gap(s collector.Stream, since time.Time) (longest time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := since
+	for _, g := range o.held[s] {
+		if g.at.After(since) {
+			longest = max(longest, g.at.Sub(before))
+			before = g.at
+		}
+	}
+	return longest
+}
+
 func (o *output) count(s collector.Stream) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -383,11 +398,35 @@ func (p *path) cut() {
 	p.ends = nil
 }
 
+// each does something to all carriers that were dialled and not cut.
+func (p *path) each(f func(*carriertest.End)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.ends {
+		f(e)
+	}
+}
+
 // near is an uplink that can be stopped.
 type near struct {
 	*uplink.Sender
 	cancel context.CancelFunc
 	done   chan struct{}
+}
+
+// slot is a slot that dials over paths in order.
+func slot(name string, paths ...*path) uplink.Slot {
+	s := uplink.Slot{Name: name}
+	for i, p := range paths {
+		s.Dialers = append(s.Dialers, uplink.Dialer{Name: fmt.Sprint("collector-", i), Kind: "memory", Path: name, Dial: p.dial})
+	}
+	return s
+}
+
+// standby makes a slot one that carries for want of others.
+func standby(s uplink.Slot) uplink.Slot {
+	s.Standby = true
+	return s
 }
 
 func startUplink(q *queue, change func(*uplink.Options), paths ...*path) *near {
@@ -396,8 +435,8 @@ func startUplink(q *queue, change func(*uplink.Options), paths ...*path) *near {
 		Keepalive: 90 * time.Second, AckTimeout: 15 * time.Second,
 		Logger: slog.New(slog.DiscardHandler),
 	}
-	for i, p := range paths {
-		opt.Dialers = append(opt.Dialers, uplink.Dialer{Name: fmt.Sprint("collector-", i), Kind: "memory", Dial: p.dial})
+	if len(paths) > 0 {
+		opt.Slots = []uplink.Slot{slot("memory", paths...)}
 	}
 	if change != nil {
 		change(&opt)

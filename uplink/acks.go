@@ -33,6 +33,9 @@ func (s *session) acked(now time.Time, l *link, ack wire.Ack) {
 			}
 		}
 	}
+	for _, o := range s.links {
+		o.sample(now)
+	}
 	s.leaveDrained(now, l)
 }
 

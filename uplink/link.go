@@ -45,8 +45,10 @@ type link struct {
 	waiting    []*span   // those that the collector has not, by the time they were sent; the first may have left
 	progressAt time.Time // when the collector was last heard to have one
 	newest     time.Time // when the newest of those was sent
+	answered   time.Time // when the newest of those in the Ack at hand was sent
 
 	doubtAt     time.Time     // since when it does not deliver; zero if it does
+	stuckAt     time.Time     // when the first of what it did not deliver was sent
 	ask         bool          // send a Ping as soon as possible
 	rtt         roundTrip     // of frames and Pings
 	ping        time.Duration // the last round trip of Hello and Welcome, or of Ping and Pong
@@ -122,17 +124,39 @@ func (l *link) received(now time.Time, s *span) {
 		l.newest = s.meter.sentAt
 	}
 	l.meter.acked(now, s.bytes, s.meter, s.again)
-	if !s.again {
-		l.rtt.add(now.Sub(s.meter.sentAt))
+	if !s.again && l.answered.Before(s.meter.sentAt) {
+		l.answered = s.meter.sentAt
 	}
 }
 
-// doubt notes that the link does not deliver: it gets nothing new while others
-// do, until it answers a Ping, which comes behind everything it was given.
-func (l *link) doubt(now time.Time) {
-	if l.doubtAt.IsZero() {
-		l.doubtAt, l.ask = now, true
+// sample takes a round trip from what an Ack named, of the frame sent last: the
+// others' acknowledgements may have been lost or late.
+func (l *link) sample(now time.Time) {
+	if !l.answered.IsZero() {
+		l.rtt.add(now.Sub(l.answered))
+		l.answered = time.Time{}
 	}
+}
+
+// doubt notes that the link does not deliver what it has since an instant: it
+// gets nothing new while others do, until it answers a Ping, which comes behind
+// everything it was given.
+func (l *link) doubt(now, since time.Time) {
+	if l.doubtAt.IsZero() {
+		l.doubtAt, l.stuckAt, l.ask = now, since, true
+	}
+}
+
+// stuck is when the oldest of what was sent here, and is not known to have come,
+// was sent; zero if there is nothing.
+func (l *link) stuck() time.Time {
+	if !l.doubtAt.IsZero() {
+		return l.stuckAt
+	}
+	if s := l.oldest(); s != nil {
+		return s.meter.sentAt
+	}
+	return time.Time{}
 }
 
 // limitUnsent follows the link's rate, in steps that are worth telling.

@@ -15,7 +15,8 @@ func (r *roundTrip) add(sample time.Duration) {
 	r.smoothed += (sample - r.smoothed) / 8
 }
 
-// most is how long an answer takes that is not late.
-func (r roundTrip) most() time.Duration {
-	return max(r.smoothed*3/2, r.smoothed+4*r.deviation)
-}
+// usual is how long an answer may well take.
+func (r roundTrip) usual() time.Duration { return r.smoothed*3/2 + r.deviation }
+
+// most is how long an answer takes that is not lost.
+func (r roundTrip) most() time.Duration { return max(3*r.smoothed, r.smoothed+4*r.deviation) }

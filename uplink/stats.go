@@ -70,8 +70,9 @@ type CarrierStats struct {
 	RTT      time.Duration
 	Rate     float64 // frame bytes a second the carrier was seen to deliver; 0 if unknown
 	InFlight int     // bytes sent and not durable at the collector
-	// Waiting is how long the oldest frame in flight has been sent without the
-	// collector saying that it came, durable or not; 0 if there is none.
+	// Waiting is how long the oldest frame sent on it has been without the
+	// collector saying that it came, durable or not; 0 if there is none. One that
+	// went again on another carrier counts until this one answers a Ping.
 	Waiting   time.Duration
 	Heard     time.Time // when anything was last received on it
 	Delivered uint64    // frame bytes acknowledged, on all carriers of the slot

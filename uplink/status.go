@@ -106,9 +106,7 @@ func (sl *slot) view() carrierView {
 	if l := sl.link; l != nil {
 		v.carrier, v.Remote = l.carrier, l.remote
 		v.RTT, v.Rate, v.InFlight, v.Heard = l.rtt.smoothed, l.meter.rate(), l.bytes, l.heardAt
-		if sp := l.oldest(); sp != nil {
-			v.oldest = sp.meter.sentAt
-		}
+		v.oldest = l.stuck()
 	}
 	return v
 }

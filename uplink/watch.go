@@ -131,7 +131,7 @@ func (s *session) retake(now time.Time) (wake time.Time) {
 			wake = earliest(wake, first)
 			continue
 		}
-		taken := 0
+		taken, since := 0, oldest.meter.sentAt
 		for i := range s.lanes {
 			taken += s.lanes[i].takeBack(l, func(sp *span) bool {
 				at := due(reading.Lane(i), sp)
@@ -142,7 +142,7 @@ func (s *session) retake(now time.Time) (wake time.Time) {
 			})
 		}
 		if taken > 0 {
-			l.doubt(now)
+			l.doubt(now, since)
 			rank = s.carrying()
 		}
 	}
@@ -152,12 +152,12 @@ func (s *session) retake(now time.Time) (wake time.Time) {
 // patience is how long a frame may be without acknowledgement, or any before it
 // on its carrier, until it goes again on another.
 func patience(lane reading.Lane, rtt roundTrip, overtaken bool) time.Duration {
-	stalled := max(stalledLeast, 3*rtt.smoothed, rtt.most())
+	stalled := max(stalledLeast, rtt.most())
 	switch {
 	case !overtaken:
 		return stalled
 	case lane == reading.Backfill: // nobody waits for it, so rather late than twice
-		return min(stalled, overtakenBulk+2*rtt.most())
+		return min(stalled, overtakenBulk+2*rtt.usual())
 	}
-	return min(stalled, max(overtakenLeast, rtt.most()))
+	return min(stalled, max(overtakenLeast, rtt.usual()))
 }

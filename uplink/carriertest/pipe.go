@@ -49,6 +49,21 @@ func (e *End) Cut() {
 	e.out.cut()
 }
 
+// Stall makes the path carry nothing until Resume, and lose nothing.
+func (e *End) Stall() { e.stall(true) }
+
+// Resume ends a Stall: what waited arrives at once.
+func (e *End) Resume() { e.stall(false) }
+
+func (e *End) stall(on bool) {
+	for _, h := range []*half{e.in, e.out} {
+		h.mu.Lock()
+		h.stalled = on
+		h.wake()
+		h.mu.Unlock()
+	}
+}
+
 // Read implements net.Conn.
 func (e *End) Read(p []byte) (int, error) {
 	n, err := e.in.read(p, func() time.Time { e.mu.Lock(); defer e.mu.Unlock(); return e.readBy })
@@ -136,6 +151,7 @@ type half struct {
 	chunks   []chunk
 	free     time.Time // when the path has sent all it was given
 	isCut    bool
+	stalled  bool
 	finished bool // the writer closed
 	gone     bool // the reader closed
 }
@@ -209,6 +225,7 @@ func (h *half) read(p []byte, deadline func() time.Time) (int, error) {
 			return 0, net.ErrClosed
 		case !by.IsZero() && !now.Before(by):
 			return 0, os.ErrDeadlineExceeded
+		case h.stalled:
 		case len(h.chunks) > 0 && !now.Before(h.chunks[0].at):
 			c := &h.chunks[0]
 			n := copy(p, c.data)
@@ -235,6 +252,14 @@ func (h *half) ahead(now time.Time) int {
 	return int(h.free.Sub(now).Seconds() * float64(h.link.Rate))
 }
 
+// waiting is how many bytes have not been read.
+func (h *half) waiting() (n int) {
+	for _, c := range h.chunks {
+		n += len(c.data)
+	}
+	return n
+}
+
 func (h *half) write(p []byte, deadline func() time.Time) (n int, err error) {
 	const piece = 1400
 	h.mu.Lock()
@@ -249,6 +274,10 @@ func (h *half) write(p []byte, deadline func() time.Time) (n int, err error) {
 		case h.gone && !h.isCut:
 			return n, io.ErrClosedPipe
 		case h.isCut: // like a socket whose peer acknowledges nothing
+			h.wait(by)
+			continue
+		}
+		if h.stalled && h.waiting() >= h.link.Unsent { // the path's queue is full
 			h.wait(by)
 			continue
 		}

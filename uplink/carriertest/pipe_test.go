@@ -41,3 +41,19 @@ func TestPipeTakesTime(t *testing.T) {
 		}
 	})
 }
+
+func TestPipeStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := carriertest.Pipe(carriertest.Link{Delay: time.Millisecond}, "", "")
+		a.Stall()
+		if _, err := a.Write([]byte("late")); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Minute, a.Resume)
+		start, got := time.Now(), make([]byte, 10)
+		n, err := b.Read(got)
+		if string(got[:n]) != "late" || err != nil || time.Since(start) != time.Minute {
+			t.Errorf("after %v: got %q, %v, want all after a minute", time.Since(start), got[:n], err)
+		}
+	})
+}
