@@ -53,7 +53,7 @@ func isolated(t *testing.T) bool {
 	runtime.LockOSThread() // the child is killed when this thread ends
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=100s")
-	cmd.Env = append(os.Environ(), namespaced+"="+t.Name())
+	cmd.Env = append(os.Environ(), namespaced+"="+t.Name(), "GORACE=atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -394,5 +394,24 @@ func kill(t *testing.T, ready func() bool) {
 			t.Fatal("the victim has not installed anything")
 		}
 		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// quiet fails the test if links, addresses, routes or rules go on changing.
+func quiet(t *testing.T) {
+	t.Helper()
+	w, err := newWake()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	for limit := time.After(5 * time.Second); ; {
+		select {
+		case <-w.woken: // the last of the change before, or IPv6 finding its feet
+		case <-time.After(10 * settle):
+			return
+		case <-limit:
+			t.Fatalf("never settles:\n%s", state(t))
+		}
 	}
 }

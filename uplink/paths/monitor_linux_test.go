@@ -395,12 +395,62 @@ func TestBurst(t *testing.T) {
 			t.Errorf("bound to %s: went by %s", name, got)
 		}
 	}
-	// Nothing of ours wakes us for ever.
-	for quiet := false; !quiet; {
-		select {
-		case <-m.Changed():
-		case <-time.After(300 * time.Millisecond):
-			quiet = true
+	quiet(t)
+}
+
+// Whatever form a default route has in the main table, it has in the path's: a
+// gateway outside the network, an MTU, an IPv6 gateway for IPv4, several hops, or
+// several gateways. What is installed is found again as it should be, or it would
+// be installed for ever.
+func TestFormsOfRoutes(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	wifi, lte := two(t)
+	m := run(t, options())
+	m.await("both up", both)
+	index, other := wifi.link().Attrs().Index, lte.link().Attrs().Index
+	far := netip.MustParseAddr("172.16.9.9")
+	wifi.must(wifi.router.AddrAdd(wifi.lan(), address4(netip.PrefixFrom(far, 32))))
+	clear := func() {
+		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+			routes, err := netlink.RouteList(wifi.link(), family)
+			wifi.must(err)
+			for _, r := range routes {
+				if ones, _ := r.Dst.Mask.Size(); ones == 0 {
+					wifi.must(netlink.RouteDel(&r))
+				}
+			}
+		}
+		m.reason("wlan7", ReasonNoRoute)
+	}
+	for _, c := range []struct {
+		name  string
+		world netip.Addr
+		route netlink.Route
+		want  string // in the path's table
+	}{
+		{"gateway outside", world4, netlink.Route{Dst: anywhere(false), Gw: ip(far), LinkIndex: index, Flags: unix.RTNH_F_ONLINK}, "via 172.16.9.9 on 2 table 2300"},
+		{"MTU", world4, netlink.Route{Dst: anywhere(false), Gw: ip(wifi.gw4), LinkIndex: index, MTU: 1280, Priority: 7}, "table 2300 metric 7"},
+		{"source", world4, netlink.Route{Dst: anywhere(false), Gw: ip(wifi.gw4), LinkIndex: index, Src: net.IPv4(10, 1, 0, 2)}, "via 10.1.0.1 on 2 table 2300"},
+		{"IPv4 by IPv6", world4, netlink.Route{Dst: anywhere(false), LinkIndex: index, Via: &netlink.Via{AddrFamily: unix.AF_INET6, Addr: ip(wifi.gw6)}}, "route 0.0.0.0/0 via <nil> on 2 table 2300"},
+		{"several hops", world4, netlink.Route{Dst: anywhere(false), MultiPath: []*netlink.NexthopInfo{{LinkIndex: index, Gw: ip(wifi.gw4)}, {LinkIndex: other, Gw: ip(lte.gw4)}}}, "via 10.1.0.1 on 2 table 2300"},
+		{"IPv6, MTU", world6, netlink.Route{Dst: anywhere(true), Gw: ip(wifi.gw6), LinkIndex: index, MTU: 1280}, "via fd00:1::1 on 2 table 2300 metric 1024"},
+		{"IPv6, several hops", world6, netlink.Route{Dst: anywhere(true), MultiPath: []*netlink.NexthopInfo{{LinkIndex: index, Gw: ip(wifi.gw6)}, {LinkIndex: other, Gw: ip(lte.gw6)}}}, "via fd00:1::1 on 2 table 2300"},
+	} {
+		clear()
+		wifi.must(netlink.RouteAdd(&c.route))
+		m.reason("wlan7", "")
+		if s := state(t); !strings.Contains(s, c.want) {
+			t.Errorf("%s: %q is missing from\n%s", c.name, c.want, s)
+		}
+		if got := who(net.Dialer{ControlContext: m.Control("wlan7")}, c.world); got != "wlan7" {
+			t.Errorf("%s: went by %s", c.name, got)
+		}
+		quiet(t)
+		if c.route.MultiPath != nil {
+			wifi.must(netlink.RouteDel(&c.route))
+			m.reason("wlan7", ReasonNoRoute)
 		}
 	}
 }
