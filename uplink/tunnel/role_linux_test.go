@@ -84,6 +84,7 @@ func actCollector(s script, b backend, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	os.Remove(s.Leases) // of one that was killed
 	ln, err := net.Listen("unix", s.Leases)
 	if err != nil {
 		return err

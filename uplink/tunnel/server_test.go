@@ -192,7 +192,7 @@ func TestServerFaults(t *testing.T) {
 // Thousands of gateways ask at once, and are there after a restart.
 func TestServerThousands(t *testing.T) {
 	f := newFar(t, "10.213.0.0/16")
-	const gateways, askers = 5000, 64
+	const gateways, askers = 3000, 64
 	begin := time.Now()
 	var wg sync.WaitGroup
 	for a := range askers {
