@@ -24,7 +24,6 @@ import (
 	"sluice/collector/jsonl"
 	"sluice/collector/mqtt"
 	"sluice/config"
-	"sluice/uplink/tcp"
 )
 
 // memoryRoom is how much memory the collector takes beside the readings it has
@@ -62,22 +61,18 @@ func serve(ctx context.Context, args []string, _, stderr io.Writer) error {
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // GOMEMLIMIT says nothing else
 		debug.SetMemoryLimit(int64(limits.Memory) + memoryRoom)
 	}
-	col := collector.New(collector.Options{Outputs: outputs, Limits: limits, Logger: log})
-
 	security, err := gatewaySecurity(c.Collector)
 	if err != nil {
 		return err
 	}
-	var gateways []*tcp.Listener
-	for _, address := range c.Collector.Listen {
-		ln, err := tcp.Listen(address, security, log)
-		if err != nil {
-			return err
-		}
-		defer ln.Close()
-		gateways = append(gateways, ln)
-		log.Info("gateways can connect", "address", ln.Addr().String())
+	gateways := &gateways{log: log}
+	defer gateways.close()
+	gateways.openTunnels(c)
+	if err := gateways.listen(&c.Collector, security); err != nil {
+		return err
 	}
+	col := collector.New(collector.Options{Outputs: outputs, Limits: limits, Tunnels: gateways.leases(), Logger: log})
+
 	var readers net.Listener
 	if c.Collector.MetricsListen != "" {
 		if readers, err = net.Listen("tcp", c.Collector.MetricsListen); err != nil {
@@ -87,9 +82,7 @@ func serve(ctx context.Context, args []string, _, stderr io.Writer) error {
 	}
 
 	group, ctx := errgroup.WithContext(ctx)
-	for _, ln := range gateways {
-		group.Go(func() error { return col.Serve(ctx, ln) })
-	}
+	gateways.serve(ctx, col, group.Go)
 	if readers != nil {
 		p := &page{collector: col, outputs: outputNames(outputs), readAt: readAt, started: time.Now()}
 		group.Go(func() error { return servePage(ctx, readers, p.handler()) })
