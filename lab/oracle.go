@@ -230,6 +230,23 @@ func (c *Counter) Await(ctx context.Context, n uint64) error {
 	return nil
 }
 
+// Longest follows the stream until ctx ends and returns the longest time in which
+// nothing came, and how many readings did.
+func (c *Counter) Longest(ctx context.Context) (longest time.Duration, readings uint64, err error) {
+	before, seen := time.Now(), c.seen
+	for {
+		err := c.Await(ctx, c.seen+1)
+		longest = max(longest, time.Since(before))
+		before = time.Now()
+		switch {
+		case ctx.Err() != nil:
+			return longest, c.seen - seen, nil
+		case err != nil:
+			return longest, c.seen - seen, err
+		}
+	}
+}
+
 // Close ends the counter.
 func (c *Counter) Close() {
 	c.messages.Stop()

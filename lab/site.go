@@ -35,8 +35,16 @@ type SiteOptions struct {
 	// Reach are the collector's IP addresses that the gateway dials, one a path if
 	// the collector is multi-homed; empty for 127.0.0.1.
 	Reach           []string
+	Paths           []SitePath // uplink.path, in order of preference
 	Uplink          string // TOML added to the gateway's table uplink
 	CollectorTables string // TOML added to the collector's configuration
+}
+
+// SitePath is one of a gateway's paths.
+type SitePath struct {
+	Interface string // pattern
+	Metered   bool
+	Collector string // the collector's IP address by this path; empty for those of Reach
 }
 
 // Site is a gateway and a collector with keys and configurations of their own.
@@ -145,7 +153,15 @@ func (s *Site) gatewayConfig() string {
 	if s.o.AckTimeout != 0 {
 		line("ack_timeout = %q", s.o.AckTimeout)
 	}
-	line("%s\n%s", s.o.Uplink, s.o.Extra)
+	line("%s", s.o.Uplink)
+	_, port, _ := net.SplitHostPort(s.listen)
+	for _, p := range s.o.Paths {
+		line("[[uplink.path]]\ninterface = %q\nmetered = %t", p.Interface, p.Metered)
+		if p.Collector != "" {
+			line("collector = %q", net.JoinHostPort(p.Collector, port))
+		}
+	}
+	line("%s", s.o.Extra)
 	return b.String()
 }
 
