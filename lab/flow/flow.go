@@ -94,6 +94,10 @@ func (f *Flow) open(ctx context.Context, o Options) error {
 		f.probe = tcpCounters
 		listen = func() (net.Listener, error) { return listenTCP(ctx, o) }
 		dial = func() (net.Conn, error) { return dialTCP(ctx, o) }
+	case SCTP:
+		f.probe = sctpCounters
+		listen = func() (net.Listener, error) { return listenSCTP(o) }
+		dial = func() (net.Conn, error) { return dialSCTP(ctx, o) }
 	default:
 		return fmt.Errorf("unknown protocol %q", o.Protocol)
 	}

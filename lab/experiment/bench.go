@@ -1,0 +1,61 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"sluice/lab/flow"
+)
+
+// bench is where the kernel's part of an experiment runs.
+type bench struct {
+	env     Env
+	name    string
+	emit    func(Record) error
+	backlog *flow.Backlog // filled when first needed
+	count   int           // of products, for their folders
+}
+
+// runs returns how often each case is repeated.
+func (b *bench) runs() int {
+	if b.env.Quick {
+		return 1
+	}
+	return 3
+}
+
+// length returns full, or quick in a quick run.
+func (b *bench) length(full, quick time.Duration) time.Duration {
+	if b.env.Quick {
+		return quick
+	}
+	return full
+}
+
+// backlogBytes outlasts the longest run: half a minute of two clean paths.
+const backlogBytes = 60e6
+
+// product prepares the real programs.
+func (b *bench) product(ctx context.Context, o flow.ProductOptions) (flow.Sender, error) {
+	if b.backlog == nil {
+		var err error
+		if b.backlog, err = flow.NewBacklog(ctx, b.env.Dir, b.env.Binaries, backlogBytes, b.env.Seed); err != nil {
+			return nil, err
+		}
+	}
+	b.count++
+	o.Dir = filepath.Join(b.env.Dir, fmt.Sprintf("product-%d", b.count))
+	return flow.OpenProduct(ctx, b.backlog, o)
+}
+
+// failed notes that a run could not be made: one scheme that cannot connect at
+// half of all packets lost must not end the experiment, and nobody may take its
+// absence for a result.
+func failed(w io.Writer, r Record, err error) Record {
+	fmt.Fprintf(w, "%s: %v\n", r, err)
+	r.Note = "failed: " + firstLine(err.Error())
+	return r
+}

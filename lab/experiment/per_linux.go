@@ -1,0 +1,82 @@
+package experiment
+
+import (
+	"context"
+	"time"
+
+	"sluice/lab/flow"
+	"sluice/lab/topology"
+)
+
+func measurePER(ctx context.Context, b *bench) error {
+	for _, name := range perCases(b.env.Quick) {
+		for _, at := range perRates(b.env.Quick) {
+			losses := perLoss(name, at/100)
+			bound := capacity * (1 - at/100)
+			if name == perTwoClean {
+				bound = capacity
+			}
+			for _, s := range perSchemes(len(losses)) {
+				for run := range b.runs() {
+					r := Record{Experiment: b.name, Source: Measured, Case: name, Scheme: s.name, At: at, Run: run + 1, Bound: round(bound)}
+					if err := b.underLoss(ctx, &r, s, losses); err != nil {
+						if ctx.Err() != nil {
+							return err
+						}
+						r = failed(b.env.Progress, r, err)
+					}
+					if err := b.emit(r); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// underLoss runs a scheme over paths that begin to lose once it is established.
+func (b *bench) underLoss(ctx context.Context, r *Record, s scheme, losses []topology.Quality) error {
+	qualities := make([]topology.Quality, len(losses))
+	for i := range qualities {
+		qualities[i] = link()
+	}
+	n, err := newNetwork(qualities...)
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	sender, err := n.open(ctx, b, s)
+	if err != nil {
+		return err
+	}
+	onset := func() error {
+		for i, loss := range losses {
+			q := link()
+			q.Loss, q.Burst = loss.Loss, loss.Burst
+			if err := n.impair(i, q); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	result, err := sender.Run(ctx, b.length(8*time.Second, 4*time.Second), onset)
+	if err != nil {
+		return err
+	}
+	r.setResult(result)
+	return nil
+}
+
+// setResult sets what follows from a run.
+func (r *Record) setResult(result flow.Result) {
+	r.setSeries(result.Series)
+	r.value("gap_s", result.Gap.Length.Seconds())
+	if result.Sent > 0 {
+		r.value("resent_percent", 100*result.Loss())
+	}
+	if o := result.Product; o != nil {
+		r.value("faults", float64(o.Faults))
+		r.value("switches", float64(len(o.Status.Uplink.Switches)))
+	}
+}
