@@ -1,6 +1,10 @@
 package paths
 
-import "net/netip"
+import (
+	"net/netip"
+	"os"
+	"time"
+)
 
 const (
 	typeA    = 1
@@ -44,4 +48,12 @@ func dnsError(query []byte, code byte) []byte {
 		return nil
 	}
 	return append([]byte{query[0], query[1], 0x81, 0x80 | code, 0, 1, 0, 0, 0, 0, 0, 0}, query[12:end]...)
+}
+
+// patient is a time limit for where tests run: an emulated machine is slow.
+func patient(limit time.Duration) time.Duration {
+	if os.Getenv("SLUICE_GUEST") != "" {
+		return 20 * limit
+	}
+	return limit
 }

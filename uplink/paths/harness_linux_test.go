@@ -312,11 +312,12 @@ func run(t *testing.T, opt Options) *running {
 	return r
 }
 
-// await waits until the paths are as ok says, for one second, as promised.
+// await waits until the paths are as ok says, within a second as a rule; a machine
+// that is busy with other things gets more.
 func (r *running) await(what string, ok func([]Path) bool) []Path {
 	r.t.Helper()
 	began := time.Now()
-	limit := time.After(time.Second)
+	limit := time.After(patient(5 * time.Second))
 	for {
 		paths := r.Paths()
 		if ok(paths) {
@@ -327,7 +328,7 @@ func (r *running) await(what string, ok func([]Path) bool) []Path {
 		case <-r.Changed():
 		case <-limit:
 			r.stop()
-			r.t.Fatalf("%s: not within a second, but %+v", what, paths)
+			r.t.Fatalf("%s: not in time, but %+v", what, paths)
 		}
 	}
 }
@@ -389,7 +390,7 @@ func kill(t *testing.T, ready func() bool) {
 	}
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
-	for limit := time.Now().Add(10 * time.Second); !ready(); {
+	for limit := time.Now().Add(patient(10 * time.Second)); !ready(); {
 		if time.Now().After(limit) {
 			t.Fatal("the victim has not installed anything")
 		}
@@ -405,7 +406,7 @@ func quiet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.close()
-	for limit := time.After(5 * time.Second); ; {
+	for limit := time.After(patient(5 * time.Second)); ; {
 		select {
 		case <-w.woken: // the last of the change before, or IPv6 finding its feet
 		case <-time.After(10 * settle):

@@ -173,10 +173,14 @@ func TestAddressChange(t *testing.T) {
 	wifi.must(netlink.AddrDel(wifi.link(), address4(netip.MustParsePrefix("10.1.0.2/24"))))
 	wifi.gw4 = renewed.Addr().Next()
 	wifi.defaults()
+	began := time.Now()
 	want := netip.MustParseAddr("10.9.0.2")
 	m.await("new address", func(paths []Path) bool {
 		return paths[0].Up && paths[0].Addrs[0].Addr() == want && paths[0].Gateways[0] == wifi.gw4
 	})
+	if took := time.Since(began); took > patient(time.Second) {
+		t.Errorf("took %v, want a second at most", took)
+	}
 	for name, dialer := range map[string]net.Dialer{
 		"bound":        {ControlContext: m.Control("wlan7")},
 		"from address": {LocalAddr: &net.TCPAddr{IP: ip(want)}},
@@ -486,7 +490,7 @@ func TestRepairs(t *testing.T) {
 			}
 		}
 	}
-	limit := time.Now().Add(time.Second)
+	limit := time.Now().Add(patient(5 * time.Second))
 	for state(t) != want {
 		if time.Now().After(limit) {
 			t.Fatalf("want:\n%s\ngot:\n%s", want, state(t))
@@ -533,13 +537,13 @@ func TestNamesByPath(t *testing.T) {
 	slow := make(chan result, 2)
 	began := time.Now()
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		_, err := m.LookupNetIP(ctx, "wlan7", "collector.example.org")
 		slow <- result{time.Since(began), err}
 	}()
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		d := net.Dialer{ControlContext: m.Control("wlan7")}
 		_, err := d.DialContext(ctx, "tcp", "198.18.0.1:7")
@@ -552,12 +556,12 @@ func TestNamesByPath(t *testing.T) {
 	if by := who(net.Dialer{ControlContext: m.Control("wwan7")}, world4); by != "wwan7" {
 		t.Errorf("bound to wwan7: went by %s", by)
 	}
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > patient(1500*time.Millisecond) {
 		t.Errorf("name and connection over wwan7 took %v", took)
 	}
 	for range 2 {
-		if r := <-slow; r.err == nil || r.took > 2*time.Second {
-			t.Errorf("over the dead wlan7: got %v after %v, want an error after 1.5 s", r.err, r.took)
+		if r := <-slow; r.err == nil || r.took > patient(4*time.Second) {
+			t.Errorf("over the dead wlan7: got %v after %v, want an error after 2 s", r.err, r.took)
 		}
 	}
 	if p := m.reason("wlan7", ""); !p.Up {
@@ -596,7 +600,7 @@ func TestWakeOutlivesFlood(t *testing.T) {
 		}
 		select {
 		case <-w.woken:
-		case <-time.After(time.Second):
+		case <-time.After(patient(time.Second)):
 			t.Fatal("not woken")
 		}
 	}

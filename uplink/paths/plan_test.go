@@ -134,7 +134,7 @@ func TestSlotsProperty(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	p := testPlanner(Pattern{Interface: "wlan0"}, Pattern{Interface: "w*"})
 	marks := map[string]uint32{} // of those that are there
-	for step := range 3000 {
+	for step := range 500 {
 		var s snapshot
 		for i := range 12 {
 			if random.IntN(2) == 0 {
