@@ -38,7 +38,8 @@ type link struct {
 	pongs []uint64
 	drain bool
 	close *wire.Close
-	done  bool // the reader has ended
+	done  bool  // the reader has ended
+	fault error // why the writer ended by itself
 }
 
 // ackMark says that an Ack is due for a lane.
@@ -75,6 +76,8 @@ func (l *link) run() error {
 		switch {
 		case l.close != nil: // whose writing ended the reading
 			err = fmt.Errorf("told to go: %s", l.close.Reason)
+		case l.fault != nil:
+			err = fmt.Errorf("send: %w", l.fault)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			err = errors.New("the gateway or the path is dead: nothing was heard in time")
 		case l.service.hard.Err() != nil:
@@ -167,18 +170,25 @@ func (l *link) write() {
 	for range l.wake {
 		var last bool
 		msg, last = l.compose(msg[:0], &drained)
-		if len(msg) > 0 {
-			if err := l.carrier.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-				return
-			}
-			if _, err := l.carrier.Write(msg); err != nil {
-				return
-			}
+		if err := l.send(msg); err != nil {
+			l.say(func() { l.fault = err })
+			return
 		}
 		if last {
 			return
 		}
 	}
+}
+
+func (l *link) send(msg []byte) error {
+	if len(msg) == 0 {
+		return nil
+	}
+	if err := l.carrier.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	_, err := l.carrier.Write(msg)
+	return err
 }
 
 // compose appends everything that is due. last says that nothing follows.

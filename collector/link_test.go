@@ -1,11 +1,14 @@
 package collector_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -459,6 +462,180 @@ func TestRarePings(t *testing.T) {
 		<-time.After(24 * time.Hour)
 		if got := n.Stats().Retries; got != 0 {
 			t.Errorf("%d reconnections in a day", got)
+		}
+	})
+}
+
+// ping says that a carrier lives.
+func (g *gate) ping() {
+	g.t.Helper()
+	g.write(wire.AppendPing(nil, 1))
+}
+
+// An ack that was told to a carrier which is silent since is repeated on one that
+// is heard from.
+func TestAckRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutput("a")
+		far := startCollector(t, out)
+		defer far.stop()
+		living, dead := knock(t, far, nil), knock(t, far, nil)
+		living.welcome()
+		dead.welcome()
+		dead.send(0, 1, 10)
+		within(t, time.Second, "written", func() bool { return out.count(stream(reading.Live)) == 10 })
+		dead.end.Cut()
+		<-time.After(200 * time.Millisecond)
+		living.ping()
+		start := time.Now()
+		living.acked(10)
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("the ack came after %v", took)
+		}
+		living.end.Close()
+		dead.end.Close()
+	})
+}
+
+// A carrier that died without a trace leaves the status once it missed its ping
+// by a clear margin, while another one is heard from; alone it is given longer.
+func TestSilentCarrierIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := startCollector(t, newOutput("a"))
+		defer far.stop()
+		living, dead := knock(t, far, nil), knock(t, far, nil) // keepalive of a minute
+		living.welcome()
+		dead.welcome()
+		dead.end.Cut()
+		carriers := func() int { return len(far.c.Stats().Sessions[0].Carriers) }
+		start := time.Now()
+		for carriers() == 2 && time.Since(start) < time.Hour {
+			<-time.After(5 * time.Second)
+			living.ping()
+		}
+		if took := time.Since(start); took < 80*time.Second || took > 110*time.Second {
+			t.Errorf("silent for %v, and still in the status", took)
+		}
+		<-time.After(2 * time.Minute)
+		if carriers() != 1 {
+			t.Errorf("%d carriers: the last one must be given three minutes", carriers())
+		}
+		living.end.Close()
+		dead.end.Close()
+	})
+}
+
+// However many carriers a gateway opens, few are kept: those heard from.
+func TestCarriersMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutput("a")
+		far := startCollector(t, out)
+		defer far.stop()
+		first := knock(t, far, nil)
+		first.welcome()
+		go io.Copy(io.Discard, first.end)
+		for range 40 {
+			<-time.After(time.Millisecond)
+			knock(t, far, nil).welcome()
+			first.ping()
+		}
+		<-time.After(time.Second)
+		if got := len(far.c.Stats().Sessions[0].Carriers); got > 16 {
+			t.Errorf("%d carriers are kept, want at most 16", got)
+		}
+		first.send(0, 1, 10)
+		within(t, time.Second, "written", func() bool { return out.count(stream(reading.Live)) == 10 })
+	})
+}
+
+// Eight carriers that send the same again and again behind a gap make the
+// collector hold it once, and none is taken for a rule breaker.
+func TestHeldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutput("a")
+		far := startCollector(t, out)
+		far.stop()
+		far.opt.Limits.Unacked = 20_000
+		far.start()
+		defer far.stop()
+		var gates []*gate
+		for range 8 {
+			g := knock(t, far, nil)
+			g.welcome()
+			go io.Copy(io.Discard, g.end)
+			gates = append(gates, g)
+		}
+		send := func(g *gate) {
+			for i := range uint64(8) { // cut differently by each
+				g.send(10+i*100, 11+i*100, 10+i*100+50)
+				g.send(10+i*100+50, 10+i*100+51, 10+i*100+100)
+			}
+			g.send(10, 11, 200)
+			g.send(400, 401, 810)
+		}
+		send(gates[0])
+		<-time.After(100 * time.Millisecond)
+		once := far.c.Stats().Memory
+		for _, g := range gates[1:] {
+			send(g)
+		}
+		<-time.After(100 * time.Millisecond)
+		st := far.c.Stats()
+		if once == 0 || st.Memory != once || len(st.Sessions[0].Carriers) != 8 {
+			t.Errorf("held %d bytes, then %d, on %d carriers, want the same on 8", once, st.Memory, len(st.Sessions[0].Carriers))
+		}
+		gates[5].send(0, 1, 10)
+		within(t, time.Second, "all written", func() bool { return out.count(stream(reading.Live)) == 810 })
+		out.check(t, stream(reading.Live), 810, nil)
+		for _, g := range gates {
+			g.end.Close()
+		}
+	})
+}
+
+// While an output is slow, the gateway hears that its readings have come.
+func TestReceipt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutput("a")
+		out.delay = 5 * time.Second
+		far := startCollector(t, out)
+		defer far.stop()
+		g := knock(t, far, nil)
+		g.welcome()
+		start := time.Now()
+		g.send(0, 1, 10)
+		got := g.acked(0)
+		if took := time.Since(start); took > 200*time.Millisecond || got.Durable != 0 || !slices.Equal(got.Received, []wire.Range{{First: 1, Last: 10}}) {
+			t.Errorf("after %v: got %+v, want a receipt for 1 to 10", took, got)
+		}
+		g.acked(10)
+		if took := time.Since(start); took < 5*time.Second {
+			t.Errorf("durable after %v", took)
+		}
+		g.end.Close()
+	})
+}
+
+// A takeover is a warning, once, and the carriers that it ends say so in the log
+// rather than what their sockets said.
+func TestTakeoverIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer // slog writes to it under a lock
+		far := startCollector(t, newOutput("a"))
+		far.stop()
+		far.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		far.start()
+		for range 2 {
+			knock(t, far, nil).welcome()
+		}
+		newer := knock(t, far, func(h *wire.Hello) { h.Session = wire.SessionID{2} })
+		newer.welcome()
+		<-time.After(time.Second)
+		newer.end.Close()
+		far.stop()
+		got := log.String()
+		if strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "share a certificate") || strings.Contains(got, "closed network connection") {
+			t.Errorf("log:\n%s", got)
 		}
 	})
 }

@@ -78,9 +78,9 @@ func overTCP(t testing.TB, q uplink.Queue, out collector.Output, flush time.Dura
 	s := uplink.New(uplink.Options{
 		Gateway: gateway, Queue: q, Flush: flush, MaxFrame: 256 << 10,
 		Keepalive: 90 * time.Second, AckTimeout: 15 * time.Second, Logger: log,
-		Dialers: []uplink.Dialer{{Name: address, Kind: "tcp", Dial: func(ctx context.Context) (uplink.Carrier, error) {
+		Slots: []uplink.Slot{{Name: "tcp", Dialers: []uplink.Dialer{{Name: address, Kind: "tcp", Dial: func(ctx context.Context) (uplink.Carrier, error) {
 			return tcp.Dial(ctx, tcp.Options{Address: address, TLS: client})
-		}}},
+		}}}}},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	served, ran := make(chan error, 1), make(chan error, 1)
