@@ -1,0 +1,218 @@
+package steer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sluice/pathsel"
+	"sluice/uplink"
+)
+
+const (
+	attemptFor   = 5 * time.Second // SCTP may take so long to join while TCP is there
+	attemptFirst = 5 * time.Second // until the next attempt; doubles with each
+	attemptMost  = 10 * time.Minute
+	// provenAfter an association has stood so long, the waits start anew.
+	provenAfter = time.Minute
+	// stallLeast is how long data may wait on an association that hears nothing,
+	// while its path lives.
+	stallLeast = 1200 * time.Millisecond
+
+	renewAfter = 5 * time.Second // a new address must stay so long
+	renewFor   = 20 * time.Second
+	renewAgain = time.Minute
+)
+
+type attemptState int
+
+const (
+	attemptNone    attemptState = iota // nothing to dial with, or not wanted at all
+	attemptTrying                      // dialled, not joined
+	attemptJoined                      // an association has joined the session
+	attemptResting                     // given up until a time
+)
+
+// attempt is the state of SCTP as a whole (F20).
+type attempt struct {
+	state  attemptState
+	since  time.Time // of state
+	until  time.Time // of resting
+	wait   time.Duration
+	reason string
+}
+
+func (a *attempt) set(now time.Time, state attemptState, reason string) {
+	if a.state != state {
+		a.state, a.since = state, now
+	}
+	a.reason = reason
+}
+
+// tryProtocol sees whether SCTP can be had.
+func (s *Steer) tryProtocol(now time.Time) {
+	a := &s.attempt
+	if s.opt.DialSCTP == nil {
+		a.reason = s.opt.NoSCTP
+		return
+	}
+	main := s.carrier(s.mainSlot())
+	joined := main != nil && hasJoined(*main)
+	switch a.state {
+	case attemptNone, attemptResting:
+		switch {
+		case len(s.addresses) == 0:
+			a.set(now, attemptNone, "SCTP: no path has an address for it")
+		case a.state == attemptNone || !now.Before(a.until):
+			a.set(now, attemptTrying, "SCTP: dialling")
+		}
+	case attemptTrying:
+		switch {
+		case joined:
+			s.cause = "SCTP has joined"
+			if a.wait > 0 {
+				s.cause = "SCTP answers again; before: " + a.reason
+			}
+			a.set(now, attemptJoined, "SCTP over all paths")
+		case len(s.addresses) == 0:
+			a.set(now, attemptNone, "SCTP: no path has an address for it")
+		case now.Sub(a.since) >= attemptFor && s.otherWay():
+			why := "no answer"
+			if main != nil && main.Reason != "" {
+				why = main.Reason
+			}
+			s.rest(now, fmt.Sprintf("SCTP did not join within %v: %s", attemptFor, why))
+		}
+	case attemptJoined:
+		if now.Sub(a.since) >= provenAfter {
+			a.wait = 0
+		}
+		switch {
+		case !joined:
+			s.cause = "SCTP was lost"
+			if main != nil && main.Reason != "" {
+				s.cause += ": " + main.Reason
+			}
+			a.set(now, attemptTrying, s.cause)
+		case s.stalled(now, *main):
+			err := fmt.Errorf("SCTP delivers nothing: data unacknowledged for %v, while %s lives", main.Waiting.Round(time.Millisecond), s.hysteresis.Current())
+			s.giveUp(now, main.Slot, err)
+			s.cause = err.Error()
+			s.rest(now, err.Error())
+		default:
+			s.renew(now)
+		}
+	}
+}
+
+// rest leaves SCTP alone for a while.
+func (s *Steer) rest(now time.Time, reason string) {
+	a := &s.attempt
+	a.wait = min(max(attemptFirst, 2*a.wait), attemptMost)
+	a.set(now, attemptResting, reason)
+	a.until = now.Add(a.wait)
+	s.renewal = renewal{generation: s.renewal.generation}
+	s.log.Warn("SCTP is left alone for a while, TCP carries", "reason", reason, "next", a.wait)
+}
+
+// stalled says whether an association gets nothing through although its path
+// lives and TCP could: something drops SCTP.
+func (s *Steer) stalled(now time.Time, c uplink.CarrierStats) bool {
+	limit := max(stallLeast, 4*c.RTT)
+	t := s.track(s.hysteresis.Current())
+	if s.scheme.Protocol != pathsel.SCTP || c.Waiting <= limit || now.Sub(c.Heard) <= limit || t == nil || !t.usable {
+		return false
+	}
+	if p, ok := s.settled[c.Slot]; ok && now.Sub(p.at) <= limit {
+		return false // it has just been told to go another way
+	}
+	return s.otherWay()
+}
+
+// otherWay says whether a TCP carrier could take over.
+func (s *Steer) otherWay() bool {
+	return slices.ContainsFunc(s.carriers, func(c uplink.CarrierStats) bool {
+		return c.Kind == pathsel.TCP && hasJoined(c)
+	})
+}
+
+// renewal replaces an association that lacks an address, first made and then
+// broken (F21).
+type renewal struct {
+	generation int       // of the association in use, from 1
+	wanted     time.Time // since when it lacks one; zero if it does not
+	began      time.Time // when the next one was planned; zero if it is not
+	notBefore  time.Time
+}
+
+var errNoAddress = errors.New("none of its addresses exist any more")
+
+// renew looks after the addresses of the association in use.
+func (s *Steer) renew(now time.Time) {
+	r := &s.renewal
+	if !r.began.IsZero() {
+		next := s.carrier(slotName(pathsel.SCTP, r.generation+1, 1))
+		switch {
+		case next != nil && hasJoined(*next):
+			s.mu.Lock()
+			delete(s.assocs, s.mainSlot())
+			s.mu.Unlock()
+			delete(s.settled, s.mainSlot())
+			*r = renewal{generation: r.generation + 1}
+			s.log.Info("the association is renewed with the addresses of now", "slot", next.Slot)
+		case now.Sub(r.began) > renewFor:
+			*r = renewal{generation: r.generation, notBefore: now.Add(renewAgain)}
+		}
+		return
+	}
+	s.mu.Lock()
+	a := s.assocs[s.mainSlot()]
+	s.mu.Unlock()
+	if a == nil {
+		return
+	}
+	lacks, has := false, false
+	for _, t := range s.tracks {
+		if t.usable && t.SCTP.Remote.IsValid() {
+			ours := slices.Contains(a.addresses, t.SCTP)
+			has = has || ours
+			lacks = lacks || !ours && s.probation.Standing(now, t.Name).Passed
+		}
+	}
+	switch {
+	case !lacks:
+		r.wanted = time.Time{}
+	case !has:
+		s.giveUp(now, s.mainSlot(), errNoAddress)
+	case r.wanted.IsZero():
+		r.wanted = now
+	case now.Sub(r.wanted) >= renewAfter && !now.Before(r.notBefore):
+		r.began = now
+		s.log.Info("the association lacks an address; another one is made", "slot", s.mainSlot())
+	}
+}
+
+// giveUp abandons a slot's carrier, once.
+func (s *Steer) giveUp(now time.Time, slot string, why error) {
+	if now.Sub(s.gaveUp[slot]) < time.Second {
+		return // the sender has not heeded it yet
+	}
+	s.gaveUp[slot] = now
+	s.log.Warn("carrier given up", "slot", slot, "reason", why)
+	s.opt.Sender.Abandon(slot, why)
+}
+
+func hasJoined(c uplink.CarrierStats) bool {
+	return c.State == uplink.CarrierActive || c.State == uplink.CarrierStandby
+}
+
+// carrier returns that of a slot, nil if it is not planned.
+func (s *Steer) carrier(slot string) *uplink.CarrierStats {
+	for i := range s.carriers {
+		if s.carriers[i].Slot == slot && s.carriers[i].State != uplink.CarrierLeaving {
+			return &s.carriers[i]
+		}
+	}
+	return nil
+}

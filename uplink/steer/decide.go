@@ -1,0 +1,180 @@
+package steer
+
+import (
+	"time"
+
+	"sluice/pathsel"
+)
+
+const (
+	calmLoss = 1.0              // percent; at no more SCTP is as good as TCP
+	calmMost = 10 * time.Minute // of waiting for it to last
+	calmMin  = time.Minute
+	askedFor = 5 * time.Second  // where few packets are sent, no rate may ever be full
+	relaxAll = 10 * time.Second // between looks at whether fewer carriers do
+	// relaxSpare times the loss, and fewer carriers would still do: loss rates are
+	// never steady.
+	relaxSpare = 1.4
+)
+
+// decide chooses the path and the scheme. [MS] Algorithm 3 says when: first
+// Algorithm 1, then, if no other path is better, Algorithm 2.
+func (s *Steer) decide(now time.Time) {
+	o := s.method.Observe(now, s.counts)
+	if o.Ended && o.Rate > 0 {
+		s.log.Debug("slot ended", "loss", o.Rate, "next", o.Slot, "act", o.Act, "reason", o.Reason)
+	}
+	t := s.track(s.hysteresis.Current())
+	if o.Act && t != nil && t.usable {
+		s.losses.Record(now, t.Name, o.Rate)
+	}
+	if s.opt.Profile.Continual || o.Act || t == nil || !t.usable {
+		s.decision = s.hysteresis.Decide(now, s.candidates(now))
+		if s.decision.Switched() {
+			s.cause, s.asked = s.decision.Reason, question{}
+			return
+		}
+	}
+	switch {
+	case now.Sub(s.changed) < s.opt.Profile.Hysteresis.HoldDown:
+	case o.Act && !s.opt.Profile.Continual:
+		s.decideScheme(now, o.Rate, o.Reason)
+	case o.Act && s.asked.at.IsZero():
+		s.asked = question{now, o.Reason}
+	case s.asked.at.IsZero():
+		s.relax(now)
+	case t == nil:
+		s.asked = question{}
+	case t.rateAt.Sub(s.asked.at) >= lossEvery:
+		s.decideScheme(now, t.rate, s.asked.why)
+		s.asked = question{}
+	case now.Sub(s.asked.at) > askedFor:
+		s.decideScheme(now, o.Rate, s.asked.why)
+		s.asked = question{}
+	}
+}
+
+// question is what Method asked for. What makes it act may be a few packets; how
+// many carriers are worth it is better answered from the next full rate.
+type question struct {
+	at  time.Time
+	why string
+}
+
+// candidates are the paths as pathsel sees them.
+func (s *Steer) candidates(now time.Time) []pathsel.Path {
+	paths := make([]pathsel.Path, 0, len(s.tracks))
+	for _, t := range s.tracks {
+		var others []string
+		for _, o := range s.tracks {
+			if o != t && o.usable {
+				others = append(others, o.Name)
+			}
+		}
+		paths = append(paths, pathsel.Path{
+			Name: t.Name, Reachable: t.usable, Preference: t.Preference,
+			Loss:   s.losses.Get(now, t.Name),
+			Slow:   s.slowness.Points(now, t.Name, others),
+			Passed: s.probation.Standing(now, t.Name).Passed,
+		})
+	}
+	return paths
+}
+
+// decideScheme is [MS] Algorithm 2.
+func (s *Steer) decideScheme(now time.Time, loss float64, why string) {
+	current := s.effectiveScheme()
+	c := s.condition(now, loss)
+	a := s.predictor.Answer(now, c, current, s.usableVariants())
+	fewer := a.Scheme.Protocol == current.Protocol && a.Scheme.Carriers < current.Carriers
+	switch {
+	case a.Change && (!fewer || c.Congestion): // else relax sees whether fewer do
+		s.adopt(now, a.Scheme, why+"; "+a.Reason)
+	case s.stayed != current:
+		s.stayed = current
+		s.log.Info("loss, but nothing better is known", "path", s.hysteresis.Current(), "scheme", current.String(),
+			"why", why, "paths", s.decision.Reason, "reason", a.Reason)
+	}
+}
+
+// relax takes back what loss had made worth it, once it is gone.
+func (s *Steer) relax(now time.Time) {
+	if s.opt.Profile.Toggle || now.Sub(s.changed) < relaxAll {
+		return
+	}
+	t := s.track(s.hysteresis.Current())
+	if t == nil {
+		return
+	}
+	if s.scheme.Carriers > 1 {
+		current := s.scheme
+		c := s.condition(now, t.smooth*relaxSpare)
+		if a := s.predictor.Answer(now, c, current, map[string]string{current.Protocol: current.Variant}); a.Change && a.Scheme.Carriers < current.Carriers {
+			s.adopt(now, a.Scheme, a.Reason)
+			return
+		}
+	}
+	if s.scheme.Protocol == pathsel.SCTP || s.attempt.state != attemptJoined || t.smooth > calmLoss {
+		s.calm.since = time.Time{}
+		return
+	}
+	if s.calm.since.IsZero() {
+		s.calm.since = now
+	}
+	wait := max(s.calm.wait, calmMin)
+	if now.Sub(s.calm.since) < wait {
+		return
+	}
+	s.calm = calm{wait: min(2*wait, calmMost), came: now}
+	s.adopt(now, pathsel.Scheme{Protocol: pathsel.SCTP, Variant: s.usableVariants()[pathsel.SCTP], Carriers: 1},
+		"loss was no more than 1 % for "+wait.String()+": SCTP does as well and follows the paths by itself")
+}
+
+// calm is the way back to SCTP.
+type calm struct {
+	since time.Time     // since when there is no loss worth mentioning; zero if there is
+	wait  time.Duration // how long it must be so, doubled each time
+	came  time.Time     // when SCTP was last taken again
+}
+
+func (s *Steer) adopt(now time.Time, scheme pathsel.Scheme, reason string) {
+	if scheme.Protocol == pathsel.TCP && now.Sub(s.calm.came) >= calmMost {
+		s.calm.wait = 0 // SCTP did well for long
+	}
+	s.scheme, s.changed, s.cause = scheme, now, reason
+	s.stayed = pathsel.Scheme{}
+}
+
+func (s *Steer) condition(now time.Time, loss float64) pathsel.Condition {
+	c := pathsel.Condition{Path: s.hysteresis.Current(), Loss: min(loss, 100)}
+	if t := s.track(c.Path); t != nil {
+		c.RTT = t.rtt
+	}
+	c.Congestion, c.Why = s.congestion.Is(now, s.scheme.Carriers, s.full.rate)
+	return c
+}
+
+// usableVariants are the protocols that can be used now.
+func (s *Steer) usableVariants() map[string]string {
+	v := map[string]string{pathsel.TCP: s.variants[pathsel.TCP]}
+	if s.attempt.state == attemptJoined {
+		v[pathsel.SCTP] = "tuned"
+	}
+	return v
+}
+
+// effective is the protocol that carries: SCTP if it is wanted and there.
+func (s *Steer) effective() string {
+	if s.scheme.Protocol == pathsel.SCTP && s.attempt.state == attemptJoined {
+		return pathsel.SCTP
+	}
+	return pathsel.TCP
+}
+
+// effectiveScheme is the scheme in effect.
+func (s *Steer) effectiveScheme() pathsel.Scheme {
+	if s.effective() == s.scheme.Protocol {
+		return s.scheme
+	}
+	return pathsel.Scheme{Protocol: pathsel.TCP, Variant: s.variants[pathsel.TCP], Carriers: 1}
+}

@@ -1,0 +1,165 @@
+package steer
+
+import (
+	"time"
+
+	"sluice/pathsel"
+	"sluice/uplink"
+)
+
+const (
+	// fullLeast bytes in flight at every step, and there is more to send than the
+	// path takes; a few small frames are not.
+	fullLeast = 8 << 10
+	// fullFor is how long it must be so for one measurement of the rate.
+	fullFor = 2 * time.Second
+)
+
+// measure reads the carriers, and books what they sent, lost and heard since the
+// last step to paths: what a TCP carrier did to its path, what an association did
+// to the path that was its primary ([MS] 4.3; the kernel counts no finer).
+func (s *Steer) measure(now time.Time) {
+	s.carriers = s.opt.Sender.Stats().Carriers
+	s.moving, s.counts = false, pathsel.Counts{}
+	for _, t := range s.tracks {
+		t.waiting, t.rtt, t.inFlight, t.counts = 0, 0, 0, pathsel.Counts{}
+	}
+	current, flying, out := s.hysteresis.Current(), 0, uint64(0)
+	before := make(map[string]uplink.Info, len(s.carriers))
+	for _, c := range s.carriers {
+		before[c.Slot] = c.Info
+		t := s.track(s.carrierPath(c))
+		if t == nil {
+			continue
+		}
+		last := s.before[c.Slot]
+		if c.Info.Sent < last.Sent || c.Info.BytesOut < last.BytesOut || c.Info.BytesIn < last.BytesIn {
+			last = uplink.Info{} // another carrier than before
+		}
+		counts := pathsel.Counts{Sent: c.Info.Sent - last.Sent, Lost: less(c.Info.Resent, last.Resent)}
+		t.counts = pathsel.Counts{Sent: t.counts.Sent + counts.Sent, Lost: t.counts.Lost + counts.Lost}
+		t.sent += c.Info.BytesOut - last.BytesOut
+		t.received += c.Info.BytesIn - last.BytesIn
+		t.inFlight += c.InFlight
+		t.waiting = max(t.waiting, c.Waiting)
+		if believable(c, t) && c.Heard.After(t.heard) {
+			t.heard = c.Heard
+		}
+		rtt := c.Info.RTT
+		if rtt == 0 {
+			rtt = c.RTT
+		}
+		t.rtt = max(t.rtt, rtt)
+		if c.Kind == pathsel.TCP && c.Info.Congestion != "" {
+			s.variants[pathsel.TCP] = c.Info.Congestion
+		}
+		s.moving = s.moving || c.InFlight > 0
+		if t.Name == current {
+			flying += c.InFlight
+			out += c.Info.BytesOut - last.BytesOut
+		}
+	}
+	s.before = before
+	for _, t := range s.tracks {
+		s.book(now, t)
+	}
+	if t := s.track(current); t != nil {
+		s.counts = t.counts
+		s.congestion.Observe(now, t.rtt, t.counts)
+		s.measureLoad(now, t, flying, out)
+	}
+}
+
+// believable says whether what a carrier heard was heard over its path. What
+// comes in on an association may have come by any, and it stays alive when its
+// primary dies: it keeps a path alive that has not been doubted, and brings none
+// to life.
+func believable(c uplink.CarrierStats, t *track) bool {
+	if c.Kind != pathsel.SCTP {
+		return true
+	}
+	for _, p := range c.Info.Paths {
+		if p.Primary && p.State != "active" {
+			return false
+		}
+	}
+	return t.usable && (!t.echoes || t.probes.Unanswered < 3)
+}
+
+// less is a-b, or 0 if that is negative.
+func less(a, b uint64) uint64 { return max(a, b) - b }
+
+// book turns counts into the loss rate of a path. Data counts for more than
+// probes: these do only while a path carries nothing.
+func (s *Steer) book(now time.Time, t *track) {
+	if t.inFlight > 0 {
+		t.idleAt = now
+	}
+	if t.counts.Sent > 0 {
+		t.carried = now
+		if percent, ok := t.ratio.Add(now, t.counts); ok {
+			// Looking all the time, one would see chance: a rate counts once the
+			// next confirms it. When Method acts, decide does not wait for that.
+			confirmed := percent
+			if s.opt.Profile.Continual {
+				confirmed = min(percent, t.rate)
+			}
+			t.rate, t.rateAt = percent, now
+			t.smooth += (percent - t.smooth) / 4
+			s.losses.Record(now, t.Name, confirmed)
+		}
+	}
+	if t.Prober == nil {
+		return
+	}
+	p := t.Prober.Stats()
+	probes := pathsel.Counts{Sent: p.Sent - min(p.Sent, t.probes.Sent), Lost: less(p.Lost, t.probes.Lost)}
+	answers := int(less(p.Answered, t.probes.Answered))
+	t.probes = p
+	if p.Last.After(t.upSince) && (t.silentAt.IsZero() || p.Last.After(t.silentAt)) {
+		t.echoes = true
+	}
+	percent := t.recent.Add(probes)
+	if t.usable && t.echoes && answers > 0 && now.Sub(t.carried) > 10*lossEvery {
+		s.losses.Record(now, t.Name, percent)
+	}
+	if answers > 0 && p.Unanswered == 0 && now.Sub(t.idleAt) > lossEvery {
+		s.slowness.Light(now, t.Name, p.RTT)
+	}
+	switch {
+	case p.Unanswered > 0:
+		s.probation.Missed(t.Name)
+	default:
+		s.probation.Good(now, t.Name, answers)
+	}
+}
+
+// load measures what the current path delivers while it is full.
+type load struct {
+	way   way
+	since time.Time // zero while it is not full
+	bytes uint64
+	rate  float64 // bytes a second, of the last measurement; 0 if there is none
+}
+
+func (s *Steer) measureLoad(now time.Time, t *track, flying int, out uint64) {
+	w := way{s.effective(), t.Name, s.effectiveScheme().Carriers}
+	full := flying >= fullLeast && t.life == pathsel.Alive
+	if !full || w != s.full.way || s.full.since.IsZero() {
+		s.full = load{way: w}
+		if full {
+			s.full.since = now
+		}
+		return
+	}
+	s.full.bytes += out
+	took := now.Sub(s.full.since)
+	if took < fullFor {
+		return
+	}
+	// Bytes on the socket: frames shrink more or less on their way there.
+	rate := float64(s.full.bytes) / took.Seconds()
+	s.full.since, s.full.bytes, s.full.rate = now, 0, rate
+	s.slowness.Full(now, t.Name, rate)
+	s.predictor.Learn(now, t.Name, s.effectiveScheme(), t.smooth, rate)
+}

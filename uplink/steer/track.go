@@ -1,0 +1,104 @@
+package steer
+
+import (
+	"slices"
+	"time"
+
+	"sluice/pathsel"
+	"sluice/uplink/probe"
+)
+
+const (
+	// So many packets make a loss rate that Algorithm 1 is told: with fewer, a
+	// single one would be worth more than the margin.
+	leastPackets = 200
+	leastProbes  = 20
+	lossEvery    = time.Second
+)
+
+// track is what is known of a path.
+type track struct {
+	Path
+	upSince time.Time
+	since   time.Time // of usable
+	usable  bool      // up, alive, and heard of since it is up
+	life    pathsel.Life
+	reason  string
+
+	probes    probe.Stats // at the last step
+	echoes    bool        // probes are answered: they say something
+	silentAt  time.Time   // when so many probes in a row were unanswered that the path would be dead; zero if they are not
+	blindAt   time.Time   // when a carrier last stood in for a probe
+	suspectAt time.Time
+	deadAt    time.Time
+
+	// of the carriers on it
+	heard    time.Time
+	waiting  time.Duration
+	rtt      time.Duration
+	carried  time.Time      // when it last carried data
+	counts   pathsel.Counts // of data, in this step
+	inFlight int
+	idleAt   time.Time // since when nothing is in flight
+	sent     uint64    // bytes
+	received uint64
+
+	ratio  *pathsel.Ratio
+	rate   float64 // the latest of ratio, percent
+	rateAt time.Time
+	smooth float64 // of rate
+	recent *pathsel.Recent
+	paced  time.Duration
+}
+
+// follow takes over the paths as they are now.
+func (s *Steer) follow(now time.Time) {
+	paths := s.opt.Paths()
+	var tracks []*track
+	var addresses []PathAddress
+	for _, p := range paths {
+		t := s.track(p.Name)
+		if t == nil {
+			t = &track{Path: Path{Name: p.Name}, since: now, reason: "not heard of yet", idleAt: now,
+				ratio: pathsel.NewRatio(leastPackets, lossEvery), recent: pathsel.NewRecent(leastProbes)}
+		}
+		if p.Up && !t.Up {
+			t.upSince, t.life = now, pathsel.Alive
+			t.suspectAt, t.deadAt, t.silentAt, t.paced = time.Time{}, time.Time{}, time.Time{}, 0
+		}
+		if p.Prober != t.Prober {
+			t.probes, t.paced = probe.Stats{}, 0
+			if p.Prober != nil {
+				t.probes = p.Prober.Stats()
+			}
+		}
+		t.Path = p
+		tracks = append(tracks, t)
+		if p.Up && p.SCTP.Remote.IsValid() {
+			addresses = append(addresses, p.SCTP)
+		}
+	}
+	for _, t := range s.tracks {
+		if !slices.Contains(tracks, t) {
+			s.log.Info("path "+t.Name+" is gone", "path", t.Name)
+			s.losses.Forget(t.Name)
+			s.probation.Forget(t.Name)
+			s.slowness.Forget(t.Name)
+			s.predictor.Forget(t.Name)
+		}
+	}
+	s.tracks = tracks
+	s.mu.Lock()
+	s.addresses = addresses
+	s.mu.Unlock()
+}
+
+// track returns what is known of a path, nil if there is none of that name.
+func (s *Steer) track(name string) *track {
+	for _, t := range s.tracks {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
