@@ -273,6 +273,9 @@ func TestFits(t *testing.T) {
 				} else if took > c.within && c.wantErr == nil {
 					t.Errorf("took %v, want at most %v", took, c.within)
 				}
+				if s := p.Stats(); c.wantErr == nil && s.Lost != 0 {
+					t.Errorf("got %+v: sizes that do not pass are not losses", s)
+				}
 				if len(p.padded) != 0 {
 					t.Errorf("%d padded probes are left over", len(p.padded))
 				}
