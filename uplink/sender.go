@@ -22,8 +22,6 @@ type Options struct {
 	Queue   Queue
 	// Slots are the carriers to keep until the first Plan.
 	Slots []Slot
-	// Dialers make a single slot, where Slots is empty.
-	Dialers []Dialer
 
 	Flush      time.Duration // how long a live reading may wait for others to share a frame; 0 for not at all
 	MaxFrame   int           // bytes of one frame, at least 4096; large frames compress better, an alarm waits for one at most
@@ -58,9 +56,6 @@ func New(opt Options) *Sender {
 	s := &Sender{opt: opt, started: time.Now(), ordered: make(chan struct{}, 1), abandoned: make(map[string]error)}
 	rand.Read(s.session[:])
 	s.stats.State, s.stats.Since = Stopped, s.started
-	if len(opt.Dialers) > 0 {
-		opt.Slots = append(opt.Slots, Slot{Name: opt.Dialers[0].Kind, Dialers: opt.Dialers})
-	}
 	s.Plan(opt.Slots)
 	return s
 }

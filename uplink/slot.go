@@ -105,9 +105,8 @@ func (s *session) connect(ctx context.Context, sl *slot) {
 			pause = max(pause, min(retryAfterMost, rejected.after))
 		}
 		before = err.Error()
-		s.post(func(now time.Time) {
-			sl.set(now, CarrierWaiting, fmt.Sprintf("%s; next attempt in %.1f s", before, pause.Seconds()))
-		})
+		waiting := fmt.Sprintf("%s; next attempt in %.1f s", before, pause.Seconds())
+		s.post(func(now time.Time) { sl.set(now, CarrierWaiting, waiting) })
 		s.mu.Lock()
 		s.stats.Retries++
 		s.mu.Unlock()

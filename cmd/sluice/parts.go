@@ -124,7 +124,7 @@ func (g *gateway) startUplink(c *config.Gateway) (func(), error) {
 	sender := uplink.New(uplink.Options{
 		Gateway:    c.Gateway.ID,
 		Queue:      g.store,
-		Dialers:    dialers,
+		Slots:      []uplink.Slot{{Name: "tcp", Dialers: dialers}},
 		Flush:      time.Duration(u.FlushInterval),
 		MaxFrame:   maxFrame,
 		Keepalive:  time.Duration(u.Keepalive),
