@@ -69,8 +69,8 @@ func TestMSSCTPUnreachable(t *testing.T) {
 	}
 }
 
-// A clock that is set back does not lose or revive anything.
-func TestLossesClockSetBack(t *testing.T) {
+// A time before the last one does not lose or revive anything.
+func TestLossesTimeGoesBack(t *testing.T) {
 	l := NewLosses(10 * time.Minute)
 	l.Record(t0, "a", 50)
 	l.Record(t0.Add(-time.Hour), "a", 1)

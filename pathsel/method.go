@@ -74,6 +74,12 @@ func (m *Method) Observe(now time.Time, c Counts) Outcome {
 	return o
 }
 
+// Restart begins the slot anew: another path or protocol carries now, and what
+// was counted belongs to the one before.
+func (m *Method) Restart(now time.Time) {
+	m.since, m.sum, m.moves = now, Counts{}, m.moves[:0]
+}
+
 // end is lines 6 to 26 of the listing.
 func (m *Method) end(c Counts) Outcome {
 	if c.Sent < m.opt.Least {

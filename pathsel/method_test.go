@@ -97,6 +97,23 @@ func TestTCPSCTPTooFewPackets(t *testing.T) {
 	}
 }
 
+// What was lost on the path before does not count against the next.
+func TestTCPSCTPRestart(t *testing.T) {
+	m, now := NewMethod(Paper().Slots), t0
+	slots(m, &now, 10)
+	now = now.Add(8 * time.Second)
+	m.Observe(now, Counts{Sent: 1000, Lost: 500})
+	m.Restart(now)
+	now = now.Add(8 * time.Second)
+	if o := m.Observe(now, Counts{Sent: 1000}); o.Ended {
+		t.Errorf("the slot did not begin anew: %+v", o)
+	}
+	now = now.Add(8 * time.Second)
+	if o := m.Observe(now, Counts{Sent: 1000}); !o.Ended || o.Act || o.Rate != 0 {
+		t.Errorf("got %+v, want a slot without loss", o)
+	}
+}
+
 // Deviation: a link that was perfect for long is not looked at once a minute
 // only; the appliance sees 10 % of loss within two seconds.
 func TestTCPSCTPAlarm(t *testing.T) {

@@ -7,7 +7,8 @@ import "time"
 type peak struct {
 	window time.Duration
 	parts  [60]float64
-	newest int64 // the number of the part that now falls into, since 1970
+	began  time.Time // what newest counts from, so that no step of the clock moves it
+	newest int64     // the number of the part that now falls into
 }
 
 // add enters a value that is not negative.
@@ -27,10 +28,12 @@ func (p *peak) get(now time.Time) float64 {
 	return largest
 }
 
-// turn clears the parts between the newest and the present one. A clock that
-// was set back leaves the newest part in use.
+// turn clears the parts between the newest and the present one.
 func (p *peak) turn(now time.Time) {
-	part := now.UnixNano() / max(1, int64(p.window)/int64(len(p.parts)))
+	if p.began.IsZero() {
+		p.began = now
+	}
+	part := int64(now.Sub(p.began)) / max(1, int64(p.window)/int64(len(p.parts)))
 	if part-p.newest >= int64(len(p.parts)) {
 		clear(p.parts[:])
 	} else {

@@ -25,13 +25,14 @@ func (s *Steer) decide(now time.Time) {
 		s.log.Debug("slot ended", "loss", o.Rate, "next", o.Slot, "act", o.Act, "reason", o.Reason)
 	}
 	t := s.track(s.hysteresis.Current())
-	if o.Act && t != nil && t.usable {
+	if t != nil && t.usable && (o.Act || o.Ended && !s.opt.Profile.Continual) {
 		s.losses.Record(now, t.Name, o.Rate)
 	}
 	if s.opt.Profile.Continual || o.Act || t == nil || !t.usable {
 		s.decision = s.hysteresis.Decide(now, s.candidates(now))
 		if s.decision.Switched() {
-			s.cause, s.asked = s.decision.Reason, question{}
+			s.cause, s.asked, s.turned = s.decision.Reason, question{}, now
+			s.method.Restart(now)
 			return
 		}
 	}

@@ -13,6 +13,9 @@ const (
 	fullLeast = 8 << 10
 	// fullFor is how long it must be so for one measurement of the rate.
 	fullFor = 2 * time.Second
+	// turnFor after a change of primary, chunks are sent again that were lost on
+	// the path before.
+	turnFor = time.Second
 )
 
 // measure reads the carriers, and books what they sent, lost and heard since the
@@ -37,6 +40,9 @@ func (s *Steer) measure(now time.Time) {
 			last = uplink.Info{} // another carrier than before
 		}
 		counts := pathsel.Counts{Sent: c.Info.Sent - last.Sent, Lost: less(c.Info.Resent, last.Resent)}
+		if c.Kind == pathsel.SCTP && now.Sub(s.turned) < turnFor {
+			counts.Lost = 0 // what the path before has lost is sent again over this one
+		}
 		t.counts = pathsel.Counts{Sent: t.counts.Sent + counts.Sent, Lost: t.counts.Lost + counts.Lost}
 		t.sent += c.Info.BytesOut - last.BytesOut
 		t.received += c.Info.BytesIn - last.BytesIn
@@ -98,15 +104,13 @@ func (s *Steer) book(now time.Time, t *track) {
 	if t.counts.Sent > 0 {
 		t.carried = now
 		if percent, ok := t.ratio.Add(now, t.counts); ok {
-			// Looking all the time, one would see chance: a rate counts once the
-			// next confirms it. When Method acts, decide does not wait for that.
-			confirmed := percent
 			if s.opt.Profile.Continual {
-				confirmed = min(percent, t.rate)
+				// Looking all the time, one would see chance: a rate counts once
+				// the next confirms it. When Method acts, decide does not wait.
+				s.losses.Record(now, t.Name, min(percent, t.rate))
 			}
 			t.rate, t.rateAt = percent, now
 			t.smooth += (percent - t.smooth) / 4
-			s.losses.Record(now, t.Name, confirmed)
 		}
 	}
 	if t.Prober == nil {

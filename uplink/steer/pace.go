@@ -20,6 +20,8 @@ const (
 	paceIdle         = 15 * time.Second
 	paceIdleMetered  = time.Minute
 
+	unpaced = -1 // the prober was told nothing yet
+
 	needLoss = 2.0 // percent on the current path, and the others may be needed soon
 )
 

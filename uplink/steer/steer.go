@@ -117,6 +117,7 @@ type Steer struct {
 	settled  map[string]primary
 	gaveUp   map[string]time.Time // by slot
 
+	turned   time.Time        // when the path last changed
 	decision pathsel.Decision // about the path, the latest
 	cause    string           // of the change of way that comes next
 	way      way              // in effect

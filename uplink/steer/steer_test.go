@@ -413,8 +413,7 @@ func TestTunnelComesLate(t *testing.T) {
 // Without SCTP in the kernel everything goes over TCP, and it is said.
 func TestNoSCTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, pathsel.Default(), wifi(), cell())
-		w.steer.opt.DialSCTP, w.steer.opt.NoSCTP = nil, "the kernel has no SCTP"
+		w := startWith(t, pathsel.Default(), func(o *Options) { o.DialSCTP, o.NoSCTP = nil, "the kernel has no SCTP" }, wifi(), cell())
 		wait(5 * time.Second)
 		w.want("tcp wlan0")
 		if s := w.steer.Snapshot(); s.Reason != "the kernel has no SCTP" || !s.NextTry.IsZero() {

@@ -48,7 +48,7 @@ type track struct {
 	rateAt time.Time
 	smooth float64 // of rate
 	recent *pathsel.Recent
-	paced  time.Duration
+	paced  time.Duration // what the prober was told last
 }
 
 // follow takes over the paths as they are now.
@@ -64,10 +64,10 @@ func (s *Steer) follow(now time.Time) {
 		}
 		if p.Up && !t.Up {
 			t.upSince, t.life = now, pathsel.Alive
-			t.suspectAt, t.deadAt, t.silentAt, t.paced = time.Time{}, time.Time{}, time.Time{}, 0
+			t.suspectAt, t.deadAt, t.silentAt, t.paced = time.Time{}, time.Time{}, time.Time{}, unpaced
 		}
 		if p.Prober != t.Prober {
-			t.probes, t.paced = probe.Stats{}, 0
+			t.probes, t.paced = probe.Stats{}, unpaced
 			if p.Prober != nil {
 				t.probes = p.Prober.Stats()
 			}

@@ -455,6 +455,11 @@ func (w *world) round(v float64) int { return int(v + w.r.Float64()) }
 
 // start runs a steer in a world.
 func start(t *testing.T, profile pathsel.Profile, radios ...*radio) *world {
+	return startWith(t, profile, func(*Options) {}, radios...)
+}
+
+// startWith does so with other options.
+func startWith(t *testing.T, profile pathsel.Profile, change func(*Options), radios ...*radio) *world {
 	w := &world{t: t, r: rand.New(rand.NewPCG(1, 1)), radios: radios, changed: make(chan struct{}, 1), carried: make(map[string]float64), lastTime: time.Now()}
 	log := slog.New(slog.DiscardHandler)
 	if testing.Verbose() && os.Getenv("STEER_LOG") != "" {
@@ -478,10 +483,12 @@ func start(t *testing.T, profile pathsel.Profile, radios ...*radio) *world {
 		r.probes = &prober{w: w, r: r, wake: make(chan struct{}, 1), every: time.Second}
 		wg.Go(func() { r.probes.run(ctx) })
 	}
-	w.steer = New(Options{
+	opt := Options{
 		Profile: profile, Random: w.r, Paths: w.paths, Changed: w.changed, Sender: w,
 		DialSCTP: w.dialSCTP, Underlay: "tunnel", DialTCP: w.dialTCP, Collector: "collector.example.org:7443", Logger: log,
-	})
+	}
+	change(&opt)
+	w.steer = New(opt)
 	wg.Go(func() { w.run(ctx) })
 	wg.Go(func() { w.steer.Run(ctx) })
 	t.Cleanup(func() {
