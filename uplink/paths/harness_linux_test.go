@@ -20,13 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// world is what all routers have an address of: who answers tells which path a
-// packet took.
-var (
-	world4 = netip.MustParseAddr("198.18.0.1")
-	world6 = netip.MustParseAddr("2001:db8::1")
-)
-
 const (
 	whoPort    = 7 // TCP; says which router it is
 	namespaced = "SLUICE_TEST_NAMESPACE"

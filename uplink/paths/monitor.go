@@ -88,8 +88,9 @@ func (m *Monitor) Run(ctx context.Context) (err error) {
 	defer poll.Stop()
 	later := time.NewTimer(0) // the first time at once
 	defer later.Stop()
-	waiting := true // later will tell
-	var failed error
+	waiting := true  // later will tell
+	var failures int // one after the other
+	var said string
 	for {
 		select {
 		case <-ctx.Done():
@@ -112,21 +113,18 @@ func (m *Monitor) Run(ctx context.Context) (err error) {
 		err := m.sync(p)
 		// What fails because something changed meanwhile works the next time, which
 		// has then been asked for. What fails twice is worth a word, once.
-		switch {
+		switch failures++; {
 		case err == nil:
-			failed = nil
-		case failed == nil:
-			failed = errOnce
+			failures, said = 0, ""
+		case failures == 1:
 			later.Reset(settle)
 			waiting = true
-		case failed.Error() != err.Error():
+		case err.Error() != said:
+			said = err.Error()
 			m.opt.Logger.Warn("uplink routes are not as they should be", "error", err)
-			failed = err
 		}
 	}
 }
-
-var errOnce = errors.New("")
 
 // sync reads everything, installs what is missing, removes what is too much, and
 // publishes the paths.

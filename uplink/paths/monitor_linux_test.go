@@ -194,6 +194,43 @@ func TestAddressChange(t *testing.T) {
 	}
 }
 
+// Who asks for an uplink's address from a network that is no uplink gets his
+// answer there, whether or not the uplink leads anywhere.
+func TestAnswersLocalNetwork(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	wifi, _ := two(t)
+	lan := newUplink(t, "eth7", netip.MustParsePrefix("10.50.0.0/24"), netip.MustParsePrefix("fd00:50::/64"), 900)
+	for _, gateway := range []string{"10.50.0.2", "fd00:50::2"} {
+		gw := netip.MustParseAddr(gateway)
+		lan.must(lan.router.RouteAdd(&netlink.Route{Dst: anywhere(gw.Is6()), Gw: ip(gw)}))
+	}
+	ln, err := net.Listen("tcp", ":9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	m := run(t, options())
+	m.await("both up", both)
+	ask := func(when string) {
+		for _, address := range []string{"10.1.0.2:9", "[fd00:1::2]:9"} {
+			lan.in(func() error {
+				c, err := net.DialTimeout("tcp", address, 2*time.Second)
+				if err != nil {
+					t.Errorf("%s: %v", when, err)
+					return nil
+				}
+				return c.Close()
+			})
+		}
+	}
+	ask("up")
+	wifi.carrier(false)
+	m.reason("wlan7", ReasonNoCarrier)
+	ask("no carrier")
+}
+
 // A link without a gateway, such as PPP, has a default route all the same.
 func TestPointToPoint(t *testing.T) {
 	if !isolated(t) {

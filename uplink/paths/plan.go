@@ -136,19 +136,61 @@ func (p *planner) find(s snapshot) []Path {
 	})
 }
 
-// describe fills in what s knows of the path, and returns its routes.
+// describe fills in what s knows of the path, and returns its routes, no two to
+// the same destination with the same metric: a table takes only one. (IPv6 would
+// make several into one with several gateways; the first will do.)
 func (p *planner) describe(path *Path, s snapshot) []route {
-	routes := []route{
-		// Nothing that belongs to this path may fall through to the main table and
-		// leave by another: that would make a dead path look alive.
-		{table: path.Table, to: netip.PrefixFrom(netip.IPv4Unspecified(), 0), metric: metricLast, unreachable: true},
-	}
+	// Nothing that belongs to this path may fall through to the main table and
+	// leave by another: that would make a dead path look alive.
+	routes := []route{{table: path.Table, to: netip.PrefixFrom(netip.IPv4Unspecified(), 0), metric: metricLast, unreachable: true}}
 	if p.ipv6 {
 		routes = append(routes, route{table: path.Table, to: netip.PrefixFrom(netip.IPv6Unspecified(), 0), metric: metricLast, unreachable: true})
 	}
-	if path.Index == 0 {
-		path.Reason = ReasonNoInterface
-		return routes
+	add := func(r route) {
+		r.table = path.Table
+		same := func(other route) bool { return other.to == r.to && other.metric == r.metric }
+		if (p.ipv6 || r.to.Addr().Is4()) && !slices.ContainsFunc(routes, same) {
+			routes = append(routes, r)
+		}
+	}
+	path.Reason = p.judge(path, s)
+	path.Up = path.Reason == ""
+	var defaults []route
+	for _, r := range s.routes {
+		switch {
+		case !usable(path, r):
+		case r.to.Bits() == 0:
+			defaults = append(defaults, r)
+		case !r.gateway.IsValid():
+			add(r)
+		}
+	}
+	// Somebody in another network of ours may have asked for an address of this
+	// uplink, and wants his answer there.
+	for _, r := range s.routes {
+		if p.local(r, s) {
+			add(r)
+		}
+	}
+	slices.SortStableFunc(defaults, func(a, b route) int {
+		return cmp.Or(cmp.Compare(a.to.Addr().BitLen(), b.to.Addr().BitLen()), cmp.Compare(a.metric, b.metric))
+	})
+	for _, r := range defaults {
+		add(r)
+	}
+	for _, r := range routes {
+		if r.to.Bits() == 0 && r.gateway.IsValid() {
+			path.Gateways = append(path.Gateways, r.gateway)
+		}
+	}
+	return routes
+}
+
+// judge fills in the addresses, and says why the path is not up.
+func (p *planner) judge(path *Path, s snapshot) (reason string) {
+	i := slices.IndexFunc(s.links, func(l link) bool { return l.index == path.Index })
+	if i < 0 {
+		return ReasonNoInterface
 	}
 	for _, a := range s.addresses {
 		if a.index == path.Index && (p.ipv6 || a.prefix.Addr().Is4()) {
@@ -156,65 +198,37 @@ func (p *planner) describe(path *Path, s snapshot) []route {
 		}
 	}
 	slices.SortStableFunc(path.Addrs, func(a, b netip.Prefix) int { return cmp.Compare(a.Addr().BitLen(), b.Addr().BitLen()) })
-
-	l := s.links[slices.IndexFunc(s.links, func(l link) bool { return l.index == path.Index })]
-	switch {
+	switch l := s.links[i]; {
 	case !l.up:
-		path.Reason = ReasonDown
+		return ReasonDown
 	case !l.carrier:
-		// The routes may still be there (the kernel only flags them), but lead
-		// nowhere: an error at once is better than silence.
-		path.Reason = ReasonNoCarrier
+		return ReasonNoCarrier
 	case len(path.Addrs) == 0:
-		path.Reason = ReasonNoAddress
-	default:
-		defaults := p.copyRoutes(path, s, &routes)
-		if defaults == 0 {
-			path.Reason = ReasonNoRoute
-		}
-		path.Up = defaults > 0
+		return ReasonNoAddress
 	}
-	return routes
+	for _, r := range s.routes {
+		if r.to.Bits() == 0 && r.index == path.Index && hasFamily(path.Addrs, r.to.Addr().Is6()) {
+			return ""
+		}
+	}
+	return ReasonNoRoute
 }
 
-// copyRoutes puts the path's connected networks and default routes, as the main
-// table has them, into its own table, and returns how many of the latter there
-// are.
-func (p *planner) copyRoutes(path *Path, s snapshot, routes *[]route) (defaults int) {
-	var connected, gateways []route
-	for _, r := range s.routes {
-		if r.index != path.Index || r.unreachable || !hasFamily(path.Addrs, r.to.Addr().Is6()) {
-			continue
-		}
-		r.table = path.Table
-		switch {
-		case r.to.Bits() == 0:
-			gateways = append(gateways, r)
-		case !r.gateway.IsValid():
-			connected = append(connected, r)
-		}
+// usable says whether a route of the main table is one of the path that leads
+// anywhere now. Without carrier the routes may still be there (the kernel only
+// flags them): an error at once is better than silence.
+func usable(path *Path, r route) bool {
+	return (path.Up || path.Reason == ReasonNoRoute) && r.index == path.Index && hasFamily(path.Addrs, r.to.Addr().Is6())
+}
+
+// local says whether a route leads to a network that this machine is connected to
+// by an interface that is no uplink.
+func (p *planner) local(r route, s snapshot) bool {
+	if r.to.Bits() == 0 || r.gateway.IsValid() || r.to.Addr().IsLinkLocalUnicast() {
+		return false
 	}
-	slices.SortStableFunc(gateways, func(a, b route) int {
-		return cmp.Or(cmp.Compare(a.to.Addr().BitLen(), b.to.Addr().BitLen()), cmp.Compare(a.metric, b.metric))
-	})
-	// A table takes one route to a destination and metric. (IPv6 would make several
-	// into one with several gateways; the first will do.)
-	seen := map[route]bool{}
-	for _, r := range slices.Concat(connected, gateways) {
-		key := route{to: r.to, metric: r.metric}
-		if seen[key] {
-			continue
-		}
-		seen[key] = true
-		*routes = append(*routes, r)
-		if r.to.Bits() == 0 {
-			defaults++
-			if r.gateway.IsValid() {
-				path.Gateways = append(path.Gateways, r.gateway)
-			}
-		}
-	}
-	return defaults
+	i := slices.IndexFunc(s.links, func(l link) bool { return l.index == r.index })
+	return i >= 0 && preference(p.patterns, s.links[i].name) < 0
 }
 
 // rules returns the rules that lead into the path's table. Those for its mark are

@@ -67,10 +67,13 @@ func TestReasons(t *testing.T) {
 // A table takes one route to a destination and metric, and the better one counts.
 func TestSeveralGateways(t *testing.T) {
 	s := snapshot{
-		links:     []link{{index: 3, name: "wlan0", up: true, carrier: true}},
+		links:     []link{{index: 3, name: "wlan0", up: true, carrier: true}, {index: 5, name: "eth1"}},
 		addresses: []address{{3, netip.MustParsePrefix("10.0.0.2/24")}},
 		routes: []route{
 			anyRoute(3, "10.0.0.9", 600), anyRoute(3, "10.0.0.1", 100), anyRoute(3, "10.0.0.7", 100),
+			{to: netip.MustParsePrefix("10.0.0.0/24"), index: 5}, // the same network; ours comes first
+			{to: netip.MustParsePrefix("10.50.0.0/24"), index: 5},
+			{to: netip.MustParsePrefix("fe80::/64"), index: 5},
 			{to: netip.MustParsePrefix("10.0.0.0/24"), index: 3},
 			{to: netip.MustParsePrefix("192.0.2.0/24"), index: 3, gateway: netip.MustParseAddr("10.0.0.1")},
 		},
@@ -87,6 +90,7 @@ func TestSeveralGateways(t *testing.T) {
 	if want := `unreachable 0.0.0.0/0 table 200 metric 1073741824
 unreachable ::/0 table 200 metric 1073741824
 10.0.0.0/24 on interface 3 table 200 metric 0
+10.50.0.0/24 on interface 5 table 200 metric 0
 0.0.0.0/0 via 10.0.0.1 on interface 3 table 200 metric 100
 0.0.0.0/0 via 10.0.0.9 on interface 3 table 200 metric 600`; text != want {
 		t.Errorf("got:\n%s\nwant:\n%s", text, want)

@@ -6,6 +6,13 @@ import (
 	"time"
 )
 
+// world is what all routers have an address of: who answers tells which path a
+// packet took.
+var (
+	world4 = netip.MustParseAddr("198.18.0.1")
+	world6 = netip.MustParseAddr("2001:db8::1")
+)
+
 const (
 	typeA    = 1
 	typeAAAA = 28
