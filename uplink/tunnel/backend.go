@@ -12,7 +12,8 @@ type backend interface {
 	// recognises by their name and public key, which is zero if it has none yet.
 	sweep(ours func(name string, public key) bool) error
 	// create makes a device with its addresses, routes and peers and puts it up.
-	// It returns an error that wraps errTaken if there is one of that name.
+	// One with many peers that an earlier process left, it takes over. Otherwise it
+	// returns an error that wraps errTaken if there is one of that name.
 	create(name string, s settings, peers []peer) (device, error)
 	// close removes no devices.
 	close() error
@@ -40,7 +41,7 @@ type settings struct {
 	addresses []netip.Prefix
 	hosts     []netip.Addr // reached through the device, from its first address
 	alias     string       // for people who look at the device
-	many      bool         // has many peers, and addresses that those may choose from
+	many      bool         // has many peers, which reach it by whichever of the host's addresses
 }
 
 // peer is the other end of a tunnel.

@@ -3,8 +3,11 @@ package tunnel
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -58,6 +61,9 @@ func (k *kernel) create(name string, s settings, peers []peer) (device, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
 	err := k.nl.LinkAdd(&netlink.Wireguard{LinkAttrs: attrs})
+	if errors.Is(err, unix.EEXIST) && s.many {
+		return k.adopt(name, s, peers)
+	}
 	if errors.Is(err, unix.EEXIST) {
 		return nil, fmt.Errorf("make device %s: %w", name, errTaken)
 	}
@@ -76,6 +82,45 @@ func (k *kernel) create(name string, s settings, peers []peer) (device, error) {
 		return nil, errors.Join(err, l.remove())
 	}
 	return d, nil
+}
+
+// adopt takes over a device that an earlier process left, by its key, so that
+// gateways notice nothing. Thousands of peers would take long to remove and add.
+func (k *kernel) adopt(name string, s settings, peers []peer) (device, error) {
+	l, found, err := findLink(k.nl, name)
+	if err != nil {
+		return nil, err
+	}
+	public, err := s.private.public()
+	if err != nil {
+		return nil, err
+	}
+	old, err := k.wg.Device(name)
+	if !found || err != nil || old.PrivateKey != (wgtypes.Key{}) && key(old.PublicKey) != public {
+		return nil, fmt.Errorf("make device %s: %w", name, errors.Join(errTaken, err))
+	}
+	d := &kernelDevice{link: l, wg: k.wg}
+	known := make(map[key]netip.Prefix)
+	for _, p := range old.Peers {
+		known[key(p.PublicKey)] = netip.Prefix{} // unless its address is one and right
+		if len(p.AllowedIPs) == 1 {
+			known[key(p.PublicKey)] = prefix(p.AllowedIPs[0])
+		}
+	}
+	var missing []peer
+	for _, p := range peers {
+		if known[p.public] != p.allowed {
+			missing = append(missing, p)
+		}
+		delete(known, p.public)
+	}
+	if err := d.setPeers(nil, slices.Collect(maps.Keys(known))); err != nil {
+		return nil, err
+	}
+	if err := l.clear(s.addresses); err != nil {
+		return nil, err
+	}
+	return d, d.start(s, missing)
 }
 
 func (k *kernel) close() error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -43,7 +44,7 @@ func (l *link) up(s settings) error {
 		return err
 	}
 	for _, a := range s.addresses {
-		if err := l.nl.AddrAdd(l.dev, &netlink.Addr{IPNet: ipNet(a)}); err != nil {
+		if err := l.nl.AddrReplace(l.dev, &netlink.Addr{IPNet: ipNet(a)}); err != nil {
 			return fmt.Errorf("give device %s the address %s: %w", l.name, a, err)
 		}
 	}
@@ -64,6 +65,23 @@ func (l *link) up(s settings) error {
 		})
 		if err != nil {
 			return fmt.Errorf("route %s through device %s: %w", host, l.name, err)
+		}
+	}
+	return nil
+}
+
+// clear removes the addresses that the device should not have.
+func (l *link) clear(keep []netip.Prefix) error {
+	all, err := l.nl.AddrList(l.dev, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("list addresses of device %s: %w", l.name, err)
+	}
+	for _, a := range all {
+		if slices.Contains(keep, prefix(*a.IPNet)) {
+			continue
+		}
+		if err := l.nl.AddrDel(l.dev, &a); err != nil {
+			return fmt.Errorf("take the address %s from device %s: %w", a.IPNet, l.name, err)
 		}
 	}
 	return nil
@@ -114,4 +132,11 @@ func gone(err error) error {
 
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// prefix is what ipNet was made from.
+func prefix(n net.IPNet) netip.Prefix {
+	a, _ := netip.AddrFromSlice(n.IP)
+	bits, _ := n.Mask.Size()
+	return netip.PrefixFrom(a.Unmap(), bits)
 }

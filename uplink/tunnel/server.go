@@ -100,14 +100,8 @@ func newServer(opt ServerOptions, b backend) (*Server, error) {
 	return s, nil
 }
 
-// raise makes the device, in place of one that an earlier process left.
-func (s *Server) raise(private key) error {
-	err := s.backend.sweep(func(name string, public key) bool {
-		return name == serverDevice && (public == s.public || public == key{})
-	})
-	if err != nil {
-		return fmt.Errorf("remove old device %s: %w", serverDevice, err)
-	}
+// raise makes the device, or takes over that of an earlier process.
+func (s *Server) raise(private key) (err error) {
 	set := settings{private: private, port: uint16(s.opt.Port), mtu: collectorMTU, alias: "tunnels of gateways", many: true}
 	for u := range wire.MaxTunnels {
 		set.addresses = append(set.addresses, s.plan.collector(u))
