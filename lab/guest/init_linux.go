@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -52,6 +53,9 @@ func guest() error {
 			return err
 		}
 	}
+	if err := loopback(); err != nil {
+		return err
+	}
 	port, err := openPort()
 	if err != nil {
 		return err
@@ -90,6 +94,18 @@ func load(file string) error {
 		return fmt.Errorf("load module %s: %w", filepath.Base(file), err)
 	}
 	return os.Remove(file)
+}
+
+// loopback puts up the one device that every host has.
+func loopback() error {
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err != nil {
+		return fmt.Errorf("put up lo: %w", err)
+	}
+	return nil
 }
 
 // openPort opens the channel for reports. It is there a moment after its driver.
