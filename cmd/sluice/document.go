@@ -9,6 +9,7 @@ import (
 	"sluice/reading"
 	"sluice/store"
 	"sluice/uplink"
+	"sluice/uplink/steer"
 )
 
 // maxMissing is how many devices that are offline the status names.
@@ -39,6 +40,9 @@ func (g *gateway) status() admin.Status {
 	s.Devices = g.devices()
 	if sender := g.sender.Load(); sender != nil {
 		s.Uplink = uplinkStatus(sender.Stats())
+		if st := g.steer.Load(); st != nil {
+			pathStatus(&s.Uplink, st.Snapshot())
+		}
 	}
 	var flush time.Duration
 	if c != nil { // as long as the first apply goes on
@@ -148,6 +152,25 @@ func uplinkStatus(st uplink.Stats) admin.Uplink {
 		Retries:    st.Retries,
 		SentBytes:  st.BytesOut,
 		RecvBytes:  st.BytesIn,
+	}
+}
+
+// pathStatus adds what is known of paths.
+func pathStatus(u *admin.Uplink, snap steer.Snapshot) {
+	u.Underlay, u.Choice, u.NextTry = snap.Underlay, snap.Reason, snap.NextTry
+	for _, p := range snap.Paths {
+		a := admin.Path{Name: p.Name, Up: p.Up, Usable: p.Usable, Primary: p.Primary, Metered: p.Metered, Reason: p.Reason, Since: p.Since,
+			LossLast: p.LossLast, LossMax: p.LossMax, Score: p.Score, RTTSeconds: p.SRTT.Seconds(), SentBytes: p.SentBytes, RecvBytes: p.RecvBytes}
+		if p.Probation < p.ProbationNeed {
+			a.Probation, a.ProbationNeed = p.Probation, p.ProbationNeed
+		}
+		if p.Primary && u.Up {
+			u.Path = p.Name
+		}
+		u.Paths = append(u.Paths, a)
+	}
+	for _, c := range snap.Switches {
+		u.Switches = append(u.Switches, admin.Switch{At: c.At, From: c.From, To: c.To, FromScore: c.FromScore, ToScore: c.ToScore, Reason: c.Reason})
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"sluice/ingest/push"
 	"sluice/store"
 	"sluice/uplink"
+	"sluice/uplink/steer"
 )
 
 // gateway is everything that runs. What never changes is made by open; the
@@ -38,6 +39,7 @@ type gateway struct {
 	decoding string
 
 	sender  atomic.Pointer[uplink.Sender] // nil while there is none
+	steer   atomic.Pointer[steer.Steer]   // nil while there is none, or paths are not known
 	commits commitWatch
 
 	// mu guards what follows, which the status reads: of the parts, what runs.

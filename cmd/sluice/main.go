@@ -32,8 +32,8 @@ func commands() []command {
 	return []command{
 		{"run", "[--config FILE]", "be the gateway", runText, runGateway},
 		{"status", "[--config FILE | --socket PATH] [--json] [--watch]", "show what the running gateway is doing", statusText, status},
-		{"paths", "[--config FILE | --socket PATH] [--json] [--watch]", "show every way to the collector: loss, round trip, why", pathsText, paths},
-		{"switches", "[--config FILE | --socket PATH] [--json] [--watch]", "show when and why the path or the protocol changed", switchesText, switches},
+		{"paths", "[--config FILE | --socket PATH] [--json] [--watch]", "show every way to the collector: loss, round trip, why", pathsText, showPaths},
+		{"switches", "[--config FILE | --socket PATH] [--json] [--watch]", "show when and why the path or the protocol changed", switchesText, showSwitches},
 		{"check-config", "FILE", "report every fault of a configuration", checkConfigText, checkConfig},
 		{"init-config", "", "write a commented configuration", initConfigText, initConfig},
 		{"hash-password", "", "turn a password into what password_hash wants", hashPasswordText, hashPassword},

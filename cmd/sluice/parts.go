@@ -21,13 +21,7 @@ import (
 	"sluice/ingest/broker"
 	"sluice/ingest/mqtt"
 	"sluice/ingest/push"
-	"sluice/uplink"
-	"sluice/uplink/tcp"
 )
-
-// maxFrame is the largest frame of the uplink, in bytes. On slow links the
-// uplink makes them smaller by itself.
-const maxFrame = 256 << 10
 
 // part is a piece of the gateway that starts and stops by itself.
 type part struct {
@@ -98,46 +92,6 @@ func background(log *slog.Logger, name string, f func(context.Context) error) (s
 		cancel()
 		<-ended
 	}
-}
-
-func (g *gateway) startUplink(c *config.Gateway) (func(), error) {
-	u := c.Uplink
-	roots, err := authorities(u.CA)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.LoadX509KeyPair(u.Cert, u.Key)
-	if err != nil {
-		return nil, err
-	}
-	secure := &tls.Config{
-		RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: u.ServerName, MinVersion: tls.VersionTLS13,
-		// To resume a session costs fewer bytes.
-		ClientSessionCache: tls.NewLRUClientSessionCache(len(u.Collectors)),
-	}
-	var dialers []uplink.Dialer
-	for _, address := range u.Collectors {
-		dialers = append(dialers, uplink.Dialer{Name: address, Kind: "tcp", Dial: func(ctx context.Context) (uplink.Carrier, error) {
-			return tcp.Dial(ctx, tcp.Options{Address: address, TLS: secure})
-		}})
-	}
-	sender := uplink.New(uplink.Options{
-		Gateway:    c.Gateway.ID,
-		Queue:      g.store,
-		Slots:      []uplink.Slot{{Name: "tcp", Dialers: dialers}},
-		Flush:      time.Duration(u.FlushInterval),
-		MaxFrame:   maxFrame,
-		Keepalive:  time.Duration(u.Keepalive),
-		AckTimeout: time.Duration(u.AckTimeout),
-		Correct:    g.clock.Correct,
-		Logger:     g.log,
-	})
-	g.sender.Store(sender)
-	stop := background(g.log, "uplink", sender.Run)
-	return func() {
-		stop()
-		g.sender.Store(nil)
-	}, nil
 }
 
 func (g *gateway) startBroker(c *config.Gateway) (func(), error) {

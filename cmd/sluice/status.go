@@ -20,11 +20,11 @@ func status(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	return ask(ctx, "status", admin.WriteTable, args, stdout, stderr)
 }
 
-func paths(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func showPaths(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return ask(ctx, "paths", admin.WritePaths, args, stdout, stderr)
 }
 
-func switches(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func showSwitches(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return ask(ctx, "switches", admin.WriteSwitches, args, stdout, stderr)
 }
 

@@ -44,7 +44,7 @@ func (c *Conn) Peer() string { return c.peer }
 // Info measures the connection.
 func (c *Conn) Info() uplink.Info {
 	info := uplink.Info{Kind: "tcp", Congestion: c.congestion, BytesIn: c.raw.in.Load(), BytesOut: c.raw.out.Load()}
-	info.RTT, info.Retransmits = measure(c.raw.TCPConn)
+	measure(c.raw.TCPConn, &info)
 	return info
 }
 

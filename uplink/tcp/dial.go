@@ -26,6 +26,10 @@ type Options struct {
 	// UserTimeout gives the connection up when bytes stay unacknowledged for so
 	// long; 0 is DefaultUserTimeout.
 	UserTimeout time.Duration
+	// MTU is the largest packet that the path takes, with its IP header; 0 is as
+	// the system finds out. It is for paths that drop what is larger and do not
+	// say so (F19).
+	MTU int
 	// LocalAddr is where to dial from, nil for wherever the route leads.
 	LocalAddr net.Addr
 	// Resolve looks the name in Address up, nil for as the system does. Its
@@ -75,7 +79,7 @@ func Dial(ctx context.Context, opt Options) (uplink.Carrier, error) {
 
 // connect opens the TCP connection.
 func connect(ctx context.Context, opt Options, host, port string) (net.Conn, error) {
-	dialer := net.Dialer{LocalAddr: opt.LocalAddr, ControlContext: opt.Control, KeepAlive: -1}
+	dialer := net.Dialer{LocalAddr: opt.LocalAddr, ControlContext: opt.control, KeepAlive: -1}
 	if _, err := netip.ParseAddr(host); err == nil || opt.Resolve == nil {
 		return dialer.DialContext(ctx, "tcp", opt.Address)
 	}
@@ -98,6 +102,23 @@ func connect(ctx context.Context, opt Options, host, port string) (net.Conn, err
 		}
 	}
 	return nil, errors.Join(errs...)
+}
+
+// control prepares a socket before it is bound.
+func (o *Options) control(ctx context.Context, network, address string, c syscall.RawConn) error {
+	if o.MTU != 0 {
+		headers := 40 // of IPv4 and TCP
+		if network == "tcp6" {
+			headers = 60
+		}
+		if err := limitSegments(c, o.MTU-headers); err != nil {
+			return err
+		}
+	}
+	if o.Control != nil {
+		return o.Control(ctx, network, address, c)
+	}
+	return nil
 }
 
 // connectTo tries one address for its share of the time left, of which left

@@ -1,11 +1,15 @@
 package tcp
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/uplink"
 )
 
 // tune sets what only Linux has: TCP_USER_TIMEOUT (RFC 5482), and BBR where the
@@ -30,6 +34,18 @@ func tune(c *net.TCPConn, userTimeout time.Duration) (congestion string, err err
 		err = set
 	}
 	return congestion, err
+}
+
+// limitSegments sets the largest segment for both directions, before the
+// connection is opened.
+func limitSegments(c syscall.RawConn, bytes int) error {
+	var set error
+	err := c.Control(func(fd uintptr) {
+		if set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, bytes); set != nil {
+			set = fmt.Errorf("set TCP_MAXSEG: %w", set)
+		}
+	})
+	return errors.Join(err, set)
 }
 
 // limitUnsent fails only on a closed connection, where it does not matter.
@@ -57,18 +73,27 @@ func awaitRoom(c *net.TCPConn) error {
 	})
 }
 
-// measure asks the kernel for the round trip and the segments sent again.
-func measure(c *net.TCPConn) (rtt time.Duration, retransmits uint64) {
+// measure asks the kernel for what it knows of a connection.
+func measure(c *net.TCPConn, info *uplink.Info) {
+	info.Unacked = -1
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return 0, 0
+		return
 	}
 	_ = raw.Control(func(fd uintptr) { // fails on a closed connection, which measures nothing
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		if err == nil {
-			rtt = time.Duration(info.Rtt) * time.Microsecond
-			retransmits = uint64(info.Total_retrans)
+		t, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err != nil {
+			return
+		}
+		info.RTT = time.Duration(t.Rtt) * time.Microsecond
+		info.Retransmits = uint64(t.Total_retrans)
+		// The kernel counts a retransmission as sent once more.
+		info.Resent = uint64(t.Total_retrans)
+		info.Sent = uint64(t.Data_segs_out) - min(uint64(t.Data_segs_out), info.Resent)
+		if n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil {
+			// What came after a loss has arrived, though it is not acknowledged in
+			// order (RFC 2018).
+			info.Unacked = max(0, n-int(t.Sacked)*int(t.Snd_mss))
 		}
 	})
-	return rtt, retransmits
 }

@@ -87,3 +87,39 @@ func TestUnsentStaysNearLimit(t *testing.T) {
 		}
 	})
 }
+
+// F19: a path's packet size bounds the segments of both directions.
+func TestMTU(t *testing.T) {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	opt := Options{Address: ln.Addr().String(), MTU: 1280}
+	host, port, err := net.SplitHostPort(opt.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, err := connect(t.Context(), opt, host, port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	far, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	for _, c := range []net.Conn{near, far} {
+		raw, err := c.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw.Control(func(fd uintptr) {
+			got, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG)
+			if err != nil || got < 1200 || got > 1240 {
+				t.Errorf("largest segment: got %d, %v, want what fits into 1280 bytes", got, err)
+			}
+		})
+	}
+}
