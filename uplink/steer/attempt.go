@@ -19,6 +19,10 @@ const (
 	// stallLeast is how long data may wait on an association that hears nothing,
 	// while its path lives.
 	stallLeast = 1200 * time.Millisecond
+	// strandedLeast is the same when the primary has died and the association was
+	// told to move: the kernel has had its retransmission timeout by then.
+	strandedLeast = 700 * time.Millisecond
+	moveFor       = 400 * time.Millisecond // an association may take to show life
 
 	renewAfter = 5 * time.Second // a new address must stay so long
 	renewFor   = 20 * time.Second
@@ -119,12 +123,15 @@ func (s *Steer) rest(now time.Time, reason string) {
 // stalled says whether an association gets nothing through although its path
 // lives and TCP could: something drops SCTP.
 func (s *Steer) stalled(now time.Time, c uplink.CarrierStats) bool {
-	limit := max(stallLeast, 4*c.RTT)
+	limit, move := max(stallLeast, 4*c.RTT), stallLeast
+	if now.Sub(s.fled) < 2*stallLeast {
+		limit, move = max(strandedLeast, 4*c.RTT), max(moveFor, 2*c.RTT)
+	}
 	t := s.track(s.hysteresis.Current())
 	if s.scheme.Protocol != pathsel.SCTP || c.Waiting <= limit || now.Sub(c.Heard) <= limit || t == nil || !t.usable {
 		return false
 	}
-	if p, ok := s.settled[c.Slot]; ok && now.Sub(p.at) <= limit {
+	if p, ok := s.settled[c.Slot]; ok && now.Sub(p.at) <= move {
 		return false // it has just been told to go another way
 	}
 	return s.otherWay()

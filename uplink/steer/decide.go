@@ -32,6 +32,9 @@ func (s *Steer) decide(now time.Time) {
 		s.decision = s.hysteresis.Decide(now, s.candidates(now))
 		if s.decision.Switched() {
 			s.cause, s.asked, s.turned = s.decision.Reason, question{}, now
+			if s.decision.FromScore == pathsel.Unreachable {
+				s.fled = now
+			}
 			s.method.Restart(now)
 			return
 		}

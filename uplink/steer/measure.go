@@ -13,6 +13,7 @@ const (
 	fullLeast = 8 << 10
 	// fullFor is how long it must be so for one measurement of the rate.
 	fullFor = 2 * time.Second
+	segment = 1400 // bytes, a usual one
 	// turnFor after a change of primary, chunks are sent again that were lost on
 	// the path before.
 	turnFor = time.Second
@@ -39,7 +40,7 @@ func (s *Steer) measure(now time.Time) {
 		if c.Info.Sent < last.Sent || c.Info.BytesOut < last.BytesOut || c.Info.BytesIn < last.BytesIn {
 			last = uplink.Info{} // another carrier than before
 		}
-		counts := pathsel.Counts{Sent: c.Info.Sent - last.Sent, Lost: less(c.Info.Resent, last.Resent)}
+		counts := countsOf(c.Info, last)
 		if c.Kind == pathsel.SCTP && now.Sub(s.turned) < turnFor {
 			counts.Lost = 0 // what the path before has lost is sent again over this one
 		}
@@ -74,6 +75,15 @@ func (s *Steer) measure(now time.Time) {
 		s.congestion.Observe(now, t.rtt, t.counts)
 		s.measureLoad(now, t, flying, out)
 	}
+}
+
+// countsOf returns what a carrier sent and lost since the last step. Where the
+// kernel counts no segments with data, full ones are assumed.
+func countsOf(now, last uplink.Info) pathsel.Counts {
+	if now.Sent == 0 {
+		return pathsel.Counts{Sent: now.BytesOut/segment - last.BytesOut/segment, Lost: less(now.Retransmits, last.Retransmits)}
+	}
+	return pathsel.Counts{Sent: now.Sent - last.Sent, Lost: less(now.Resent, last.Resent)}
 }
 
 // believable says whether what a carrier heard was heard over its path. What

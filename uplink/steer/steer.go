@@ -118,6 +118,7 @@ type Steer struct {
 	gaveUp   map[string]time.Time // by slot
 
 	turned   time.Time        // when the path last changed
+	fled     time.Time        // and when it last did because the one before could not be used
 	decision pathsel.Decision // about the path, the latest
 	cause    string           // of the change of way that comes next
 	way      way              // in effect
