@@ -15,6 +15,7 @@ type bench struct {
 	env     Env
 	name    string
 	emit    func(Record) error
+	payload int           // bytes of backlog that a product needs, set by the experiment
 	backlog *flow.Backlog // filled when first needed
 	count   int           // of products, for their folders
 }
@@ -35,14 +36,17 @@ func (b *bench) length(full, quick time.Duration) time.Duration {
 	return full
 }
 
-// backlogBytes outlasts the longest run: half a minute of two clean paths.
-const backlogBytes = 60e6
+// need sets the backlog to what paths that carry so many KB/s in all deliver in
+// a run of that length, with the time before its onset.
+func (b *bench) need(rate float64, length time.Duration) {
+	b.payload = int(rate * flow.Kilo * (length + 5*time.Second).Seconds() * 1.1)
+}
 
 // product prepares the real programs.
 func (b *bench) product(ctx context.Context, o flow.ProductOptions) (flow.Sender, error) {
 	if b.backlog == nil {
 		var err error
-		if b.backlog, err = flow.NewBacklog(ctx, b.env.Dir, b.env.Binaries, backlogBytes, b.env.Seed); err != nil {
+		if b.backlog, err = flow.NewBacklog(ctx, b.env.Dir, b.env.Binaries, b.payload, b.env.Seed); err != nil {
 			return nil, err
 		}
 	}

@@ -27,7 +27,7 @@ type Experiment struct {
 
 // All returns every experiment, in the order in which they are best read.
 func All() []Experiment {
-	return []Experiment{per()}
+	return []Experiment{per(), msChain(), htSingle(), htMulti(), handover(), nat()}
 }
 
 // Find returns the experiment of that name.

@@ -9,6 +9,7 @@ import (
 )
 
 func measurePER(ctx context.Context, b *bench) error {
+	b.need(2*capacity, b.perLength())
 	for _, name := range perCases(b.env.Quick) {
 		for _, at := range perRates(b.env.Quick) {
 			losses := perLoss(name, at/100)
@@ -35,6 +36,8 @@ func measurePER(ctx context.Context, b *bench) error {
 	return nil
 }
 
+func (b *bench) perLength() time.Duration { return b.length(8*time.Second, 4*time.Second) }
+
 // underLoss runs a scheme over paths that begin to lose once it is established.
 func (b *bench) underLoss(ctx context.Context, r *Record, s scheme, losses []topology.Quality) error {
 	qualities := make([]topology.Quality, len(losses))
@@ -60,7 +63,7 @@ func (b *bench) underLoss(ctx context.Context, r *Record, s scheme, losses []top
 		}
 		return nil
 	}
-	result, err := sender.Run(ctx, b.length(8*time.Second, 4*time.Second), onset)
+	result, err := sender.Run(ctx, b.perLength(), onset)
 	if err != nil {
 		return err
 	}
@@ -75,8 +78,20 @@ func (r *Record) setResult(result flow.Result) {
 	if result.Sent > 0 {
 		r.value("resent_percent", 100*result.Loss())
 	}
+	sum, n := time.Duration(0), 0
+	for _, rtt := range result.RTT {
+		if rtt > 0 {
+			sum += rtt
+			n++
+		}
+	}
+	if n > 0 {
+		r.value("delay_ms", 1000*(sum/time.Duration(n)).Seconds())
+	}
 	if o := result.Product; o != nil {
 		r.value("faults", float64(o.Faults))
-		r.value("switches", float64(len(o.Status.Uplink.Switches)))
+		u := o.Status.Uplink
+		r.value("switches", float64(len(u.Switches)))
+		r.Note = carried(u.Carrier, u.Underlay, u.Choice)
 	}
 }

@@ -1,9 +1,7 @@
 package flow
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/fxamacker/cbor/v2"
 
 	"sluice/ingest/push"
 	"sluice/lab"
@@ -53,34 +53,31 @@ func (b *Backlog) fill(ctx context.Context, dir string, payload int, seed uint64
 	random := rand.New(rand.NewPCG(seed, 0))
 	client := push.Client{URL: site.PushURL() + "/v1/batches", Node: "backlog", HTTP: http.DefaultClient, Random: random.Float64}
 	for b.readings < (payload+readingBytes-1)/readingBytes {
-		if err := client.Push(ctx, b.batch(random), senml.JSON, strconv.Itoa(b.readings)); err != nil {
+		pack, err := b.batch(random)
+		if err != nil {
+			return err
+		}
+		if err := client.Push(ctx, pack, senml.CBOR, strconv.Itoa(b.readings)); err != nil {
 			return err
 		}
 	}
 	return site.StopGateway(ctx)
 }
 
-// batch renders the next readings as SenML (RFC 8428).
-func (b *Backlog) batch(random *rand.Rand) []byte {
-	var pack bytes.Buffer
-	data := make([]byte, readingBytes)
-	for i := range batchReadings {
+// batch renders the next readings as SenML in CBOR, whose labels are numbers
+// (RFC 8428, table 5): 0 is the name, 8 is data.
+func (b *Backlog) batch(random *rand.Rand) ([]byte, error) {
+	pack := make([]map[int]any, batchReadings)
+	for i := range pack {
+		data := make([]byte, readingBytes)
 		for at := 8; at < len(data); at += 8 {
 			binary.LittleEndian.PutUint64(data[at:], random.Uint64())
 		}
 		binary.BigEndian.PutUint64(data, uint64(b.readings))
 		b.readings++
-		separator := byte(',')
-		if i == 0 {
-			separator = '['
-		}
-		pack.WriteByte(separator)
-		pack.WriteString(`{"n":"random","vd":"`)
-		pack.WriteString(base64.RawURLEncoding.EncodeToString(data))
-		pack.WriteString(`"}`)
+		pack[i] = map[int]any{0: "random", 8: data}
 	}
-	pack.WriteByte(']')
-	return pack.Bytes()
+	return cbor.Marshal(pack)
 }
 
 // copyTo makes a gateway's folder with the same backlog.
