@@ -8,8 +8,8 @@ import (
 // backend makes WireGuard devices. Its methods may be called by one goroutine at
 // a time, and block for no longer than the kernel takes to answer.
 type backend interface {
-	// sweep removes the devices that an earlier process left: those that ours
-	// recognises by their name and public key, which is zero if it has none yet.
+	// sweep removes what an earlier process left: devices that ours recognises by
+	// their name and public key, which is zero if it has none yet, and rules.
 	sweep(ours func(name string, public key) bool) error
 	// create makes a device with its addresses, routes and peers and puts it up.
 	// One with many peers that an earlier process left, it takes over. Otherwise it

@@ -111,6 +111,14 @@ func TestTwoUplinks(t *testing.T) {
 		p.gateway.route("0.0.0.0/0", "192.168.2.1", "w1", int(uplinks[1].Mark))
 		p.carries(1, 20*time.Second, "uplink 2 has another address")
 
+		// The collector answers from the address that was asked, which is the only
+		// one that a NAT lets in to a port that never asked another.
+		p.far.address("eth0", "198.18.0.77/24")
+		p.apply(nil)
+		p.gate.tell(order{Op: "apply", Uplinks: uplinks, Endpoint: netip.MustParseAddr("198.18.0.77")})
+		p.carries(0, 5*time.Second, "another address of the collector")
+		p.apply(uplinks)
+
 		states := p.gate.tell(order{Op: "state"}).States
 		for _, s := range states {
 			if s.Handshake.IsZero() || s.Sent == 0 || s.Received == 0 {
@@ -129,6 +137,9 @@ func TestTwoUplinks(t *testing.T) {
 			t.Errorf("back: %+v, want %+v", back, p.tunnels)
 		}
 		p.gate.stop()
+		if left := p.gateway.rules(); len(left) != 0 {
+			t.Errorf("rules %v are there after the end", left)
+		}
 		for _, tun := range p.tunnels {
 			if _, err := p.gateway.nl.LinkByName(tun.Device); err == nil {
 				t.Errorf("device %s is there after the end", tun.Device)
@@ -151,6 +162,9 @@ func TestCrash(t *testing.T) {
 		p.coll = start(t, p.far.ns, "collector", p.scripts[1])
 		p.echoes()
 		p.gate = start(t, p.gateway.ns, "gateway", p.scripts[0])
+		if left := p.gateway.rules(); len(left) != 0 {
+			t.Errorf("rules %v were left", left)
+		}
 		if again := p.apply(uplinks); !slices.Equal(again, p.tunnels) {
 			t.Errorf("after crashes: %+v, want %+v", again, p.tunnels)
 		}
@@ -191,5 +205,26 @@ func TestClockSetBack(t *testing.T) {
 		p.gate.tell(order{Op: "renew"})
 		p.carries(0, 5*time.Second, "renewed")
 		p.carries(1, 5*time.Second, "renewed")
+	})
+}
+
+// Outer packets may be IPv6 as well.
+func TestIPv6(t *testing.T) {
+	backends(t, func(t *testing.T, backend string) {
+		far, gateway := newHost(t), newHost(t)
+		connect(far, "eth0", "198.18.0.1/24", gateway, "w0", "198.18.0.2/24")
+		far.address("eth0", "fd00:18::1/64")
+		gateway.address("w0", "fd00:18::2/64")
+		leases := filepath.Join(t.TempDir(), "leases")
+		start(t, far.ns, "collector", script{Backend: backend, Dir: t.TempDir(), Leases: leases, Network: network})
+		gate := start(t, gateway.ns, "gateway", script{Backend: backend, Dir: t.TempDir(), Leases: leases, Gateway: "gw-1"})
+		up := gate.tell(order{Op: "apply", Uplinks: uplinks[:1], Endpoint: netip.MustParseAddr("fd00:18::1")}).Tunnels
+		far.echo(up[0].Remote)
+		if _, err := gateway.ping(up[0].Local, up[0].Remote, 1392, 10*time.Second); err != nil {
+			t.Error(err)
+		}
+		if s := gate.tell(order{Op: "state"}).States; len(s) != 1 || s[0].Received == 0 {
+			t.Errorf("state %+v, want bytes received", s)
+		}
 	})
 }

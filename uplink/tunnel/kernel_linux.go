@@ -54,7 +54,7 @@ func (k *kernel) sweep(ours func(name string, public key) bool) error {
 			return err
 		}
 	}
-	return nil
+	return sweepRules(k.nl, func(name string) bool { return ours(name, key{}) })
 }
 
 func (k *kernel) create(name string, s settings, peers []peer) (device, error) {

@@ -122,6 +122,26 @@ func (l *link) unrule() error {
 	return nil
 }
 
+// sweepRules removes the rules of our devices that are no more.
+func sweepRules(nl *netlink.Handle, ours func(name string) bool) error {
+	rules, err := nl.RuleList(netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("list rules: %w", err)
+	}
+	for _, r := range rules {
+		if r.Priority != rulePriority || r.IifName == "" || !ours(r.IifName) {
+			continue
+		}
+		if _, found, err := findLink(nl, r.IifName); found || err != nil {
+			continue // somebody's who lives
+		}
+		if err := (&link{nl: nl, name: r.IifName}).unrule(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // gone tells a device that is no more from other errors.
 func gone(err error) error {
 	if errors.Is(err, unix.ENODEV) {

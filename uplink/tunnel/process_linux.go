@@ -23,8 +23,10 @@ type process struct {
 
 var _ backend = (*process)(nil)
 
-// sweep has nothing to remove.
-func (*process) sweep(func(name string, public key) bool) error { return nil }
+// sweep has no devices to remove.
+func (p *process) sweep(ours func(name string, public key) bool) error {
+	return sweepRules(p.nl, func(name string) bool { return ours(name, key{}) })
+}
 
 func (p *process) create(name string, s settings, peers []peer) (device, error) {
 	if _, found, err := findLink(p.nl, name); found || err != nil {

@@ -66,15 +66,21 @@ func backends(t *testing.T, test func(t *testing.T, backend string)) {
 		test(t, "process")
 	})
 	t.Run("kernel", func(t *testing.T) {
-		nl, err := openNetlink()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer nl.Close()
-		err = tryKernel(nl)
-		need(t, err == nil, fmt.Sprintf("WireGuard in the kernel (%v)", err))
+		needKernel(t)
 		test(t, "kernel")
 	})
+}
+
+func needKernel(t *testing.T) {
+	t.Helper()
+	need(t, os.Geteuid() == 0, "root")
+	nl, err := openNetlink()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nl.Close()
+	err = tryKernel(nl)
+	need(t, err == nil, fmt.Sprintf("WireGuard in the kernel (%v)", err))
 }
 
 func newHost(t *testing.T) *host {
@@ -132,6 +138,7 @@ func (h *host) address(name, addr string) {
 	h.t.Helper()
 	a, err := netlink.ParseAddr(addr)
 	h.must(err)
+	a.Flags = unix.IFA_F_NODAD // an IPv6 address is there at once
 	h.must(h.nl.AddrReplace(h.link(name), a))
 }
 
@@ -188,6 +195,19 @@ func newWorld(t *testing.T) *world {
 	}
 	w.gateway.route("0.0.0.0/0", "192.168.1.1", "w0", 0)
 	return w
+}
+
+// rules are those of tunnels.
+func (h *host) rules() (ours []netlink.Rule) {
+	h.t.Helper()
+	all, err := h.nl.RuleList(netlink.FAMILY_V4)
+	h.must(err)
+	for _, r := range all {
+		if r.Priority == rulePriority {
+			ours = append(ours, r)
+		}
+	}
+	return ours
 }
 
 // masquerade gives what leaves by wan the router's address.
