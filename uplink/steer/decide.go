@@ -10,6 +10,7 @@ const (
 	calmLoss = 1.0              // percent; at no more SCTP is as good as TCP
 	calmMost = 10 * time.Minute // of waiting for it to last
 	calmMin  = time.Minute
+	patience = time.Second
 	askedFor = 5 * time.Second  // where few packets are sent, no rate may ever be full
 	relaxAll = 10 * time.Second // between looks at whether fewer carriers do
 	// relaxSpare times the loss, and fewer carriers would still do: loss rates are
@@ -28,7 +29,7 @@ func (s *Steer) decide(now time.Time) {
 	if t != nil && t.usable && (o.Act || o.Ended && !s.opt.Profile.Continual) {
 		s.losses.Record(now, t.Name, o.Rate)
 	}
-	if s.opt.Profile.Continual || o.Act || t == nil || !t.usable {
+	if !s.patient(now, t) && (s.opt.Profile.Continual || o.Act || t == nil || !t.usable) {
 		s.decision = s.hysteresis.Decide(now, s.candidates(now))
 		if s.decision.Switched() {
 			s.cause, s.asked, s.turned = s.decision.Reason, question{}, now
@@ -56,6 +57,13 @@ func (s *Steer) decide(now time.Time) {
 		s.decideScheme(now, o.Rate, s.asked.why)
 		s.asked = question{}
 	}
+}
+
+// patient says whether the current path has only just come up: that another one
+// answers a moment earlier does not make it the better one. Standbys carry
+// meanwhile.
+func (s *Steer) patient(now time.Time, t *track) bool {
+	return t != nil && t.Up && t.life == pathsel.Alive && !t.usable && now.Sub(t.upSince) < patience
 }
 
 // question is what Method asked for. What makes it act may be a few packets; how

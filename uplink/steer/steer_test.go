@@ -55,30 +55,41 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// Wi-Fi dies without a word, under load: data flows over cellular within a
-// second, at round trips up to 100 ms.
+// Promise 8: Wi-Fi dies without a word, under load. At round trips up to 100 ms
+// data flows over cellular within a second, at 500 ms within two, whatever the
+// instant and the protocol.
 func TestSilentDeath(t *testing.T) {
-	for _, protocol := range []string{pathsel.SCTP, pathsel.TCP} {
-		t.Run(protocol, func(t *testing.T) {
-			in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
-				w.set(func() { w.noSCTP = protocol == pathsel.TCP })
-				w.await(protocol+" wlan0", 3*time.Second)
-				w.set(func() { w.load = true })
-				wait(10 * time.Second)
-				w.gap()
-				w.set(func() { wlan.dead = true })
-				took := w.await(protocol+" wwan1", time.Second)
-				wait(time.Second)
-				gap := w.gap()
-				t.Logf("%s: left after %v, longest gap %v", protocol, took, gap)
-				if gap > 800*time.Millisecond {
-					t.Errorf("gap %v, want 0.8 s at most", gap)
+	for _, tt := range []struct{ rtt, most time.Duration }{
+		{4 * time.Millisecond, time.Second},
+		{40 * time.Millisecond, time.Second},
+		{100 * time.Millisecond, time.Second},
+		{500 * time.Millisecond, 2 * time.Second},
+	} {
+		for _, protocol := range []string{pathsel.SCTP, pathsel.TCP} {
+			t.Run(fmt.Sprint(protocol, " ", tt.rtt), func(t *testing.T) {
+				var worst time.Duration
+				for phase := range 6 {
+					in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
+						w.set(func() { w.noSCTP, wlan.rtt, wwan.rtt = protocol == pathsel.TCP, tt.rtt, tt.rtt })
+						w.await(protocol+" wlan0", 8*time.Second)
+						w.set(func() { w.load = true })
+						wait(10*time.Second + time.Duration(phase)*17*time.Millisecond)
+						w.gap()
+						w.set(func() { wlan.dead = true })
+						w.await(protocol+" wwan1", 3*time.Second)
+						wait(2 * time.Second)
+						worst = max(worst, w.gap())
+						if s := w.status("wlan0"); s.Usable || s.Score != pathsel.Unreachable {
+							t.Errorf("status %+v", s)
+						}
+					})
 				}
-				if s := w.status("wlan0"); s.Usable || s.Score != pathsel.Unreachable {
-					t.Errorf("status %+v", s)
+				t.Logf("longest gap %v", worst)
+				if worst > tt.most {
+					t.Errorf("gap %v, want %v at most", worst, tt.most)
 				}
 			})
-		})
+		}
 	}
 }
 
@@ -305,6 +316,23 @@ func TestSchemeFollowsLoss(t *testing.T) {
 			})
 		})
 	}
+}
+
+// [MS] Algorithm 2 and 3 in the paper's profile, with one path: at more than 5 %
+// the protocol changes at the end of each slot of 16 s, whatever that helps.
+func TestPaperToggles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wlan := wifi()
+		wlan.loss = 0.1
+		w := start(t, pathsel.Paper(), wlan)
+		w.await("sctp wlan0", 3*time.Second)
+		w.set(func() { w.load = true })
+		wait(2 * time.Minute)
+		// The first slot is only recorded; the one from tcp at the start counts too.
+		if got, want := w.count(), 1+2*60/16-1; got != want {
+			t.Errorf("%d switches, want %d: %s", got, want, w.switches())
+		}
+	})
 }
 
 // Loss with a queue is congestion: one carrier, whatever the loss.
