@@ -23,7 +23,10 @@ const (
 	// closeReads bounds what is read and thrown away at a Close.
 	closeReads = 1024
 	// tuneEvery is how often the timers follow the round trip.
-	tuneEvery   = time.Second
+	tuneEvery = time.Second
+	// roomEvery is less than the 10 ms of the link's rate that are usually left
+	// unsent, so that these do not run out in between.
+	roomEvery   = 3 * time.Millisecond
 	eventsAhead = 64
 )
 
@@ -39,16 +42,19 @@ type Association struct {
 	remote Addr
 
 	in, out  atomic.Uint64
-	unsent   atomic.Int64 // LimitUnsent's bytes, 0 for no limit
+	limit    atomic.Int64 // LimitUnsent's bytes, 0 for no limit
 	events   chan Event
 	unread   atomic.Uint64 // events dropped
 	restarts atomic.Bool   // the peer began anew: the stream is broken
 
-	note []byte // the start of a notification; the reader's
+	note     []byte // the start of a notification; the reader's
+	fragment int    // bytes of a message in a full chunk; the writer's
+	chunks   uint64 // given to the kernel, ever; the writer's
 
 	mu    sync.Mutex // guards what follows
 	floor time.Duration
-	tuned time.Time // when the floor was last compared with the round trip
+	tuned time.Time  // when the floor was last compared with the round trip
+	next  netip.Addr // becomes primary with its first sign of life
 }
 
 var _ net.Conn = (*Association)(nil)
@@ -58,7 +64,7 @@ func newAssociation(s *socket, t Tuning, local []netip.Addr, remote Addr) *Assoc
 	if t.timers == (timers{}) {
 		t.timers = appliance()
 	}
-	a := &Association{sock: s, tuning: t, tick: tick(), remote: remote, events: make(chan Event, eventsAhead), floor: t.timers.least}
+	a := &Association{sock: s, tuning: t, tick: tick(), remote: remote, events: make(chan Event, eventsAhead), floor: t.timers.least, fragment: 1}
 	if len(local) == len(remote.IPs) {
 		a.local = local
 	}
@@ -112,8 +118,16 @@ func (a *Association) notify(part []byte, last bool) {
 	if err != nil || !ok {
 		return // of a newer kernel's kind: nothing depends on it
 	}
-	if e.Kind == AssociationRestarted {
+	switch e.Kind {
+	case AssociationRestarted:
 		a.restarts.Store(true)
+	case PathUp:
+		a.mu.Lock()
+		waited := e.Path == a.next
+		a.mu.Unlock()
+		if waited {
+			_ = a.SetPrimary(e.Path) // whoever gave the order sees the paths
+		}
 	}
 	select {
 	case a.events <- e:
@@ -131,15 +145,23 @@ func (a *Association) EventsDropped() uint64 { return a.unread.Load() }
 
 // Write implements net.Conn. It returns when the kernel has taken everything.
 func (a *Association) Write(p []byte) (n int, err error) {
-	a.followRTT()
+	if st, err := a.sock.status(); err == nil {
+		a.fragment = max(st.fragment, 1)
+		a.followRTT(st)
+	}
 	for len(p) > 0 {
 		if a.restarts.Load() {
 			return n, a.failed("write", syscall.ECONNRESET)
 		}
 		message := p[:min(len(p), messageMost)]
-		if err := a.sock.send(message, a.hasRoom); err != nil {
+		err := a.awaitRoom()
+		if err == nil {
+			err = a.sock.send(message)
+		}
+		if err != nil {
 			return n, a.failed("write", err)
 		}
+		a.chunks += uint64((len(message) + a.fragment - 1) / a.fragment)
 		a.out.Add(uint64(len(message)))
 		p, n = p[len(message):], n+len(message)
 	}
@@ -147,20 +169,35 @@ func (a *Association) Write(p []byte) (n int, err error) {
 }
 
 // LimitUnsent implements uplink.Carrier.
-func (a *Association) LimitUnsent(bytes int) { a.unsent.Store(int64(bytes)) }
+func (a *Association) LimitUnsent(bytes int) { a.limit.Store(int64(bytes)) }
 
-// hasRoom compares what is not on its way yet with its limit. The socket's own
-// limit counts what is in flight as well, which is for the congestion window.
-func (a *Association) hasRoom() bool {
-	limit := int(a.unsent.Load())
-	if limit == 0 {
-		return true
+// awaitRoom waits while more than the limit is not on its way yet. The socket's
+// own limit counts what is in flight as well, which is for the congestion window.
+// It looks again and again because the kernel wakes a writer only when chunks are
+// acknowledged without a gap before them, and at a loss sends long before that.
+func (a *Association) awaitRoom() error {
+	for {
+		limit := a.limit.Load()
+		if limit == 0 || int64(a.unsent()) < limit {
+			return nil
+		}
+		time.Sleep(roomEvery)
+		if err := a.sock.mayWrite(); err != nil {
+			return err
+		}
 	}
-	st, err := a.sock.status()
+}
+
+// unsent is how many bytes the kernel was given and has not sent yet. It counts
+// the chunks sent, and cuts a message as we expect it to, but for a first chunk
+// that is sometimes cut shorter when nothing waits: then the count is set right.
+func (a *Association) unsent() int {
+	c, err := a.sock.counters()
 	if err != nil {
-		return true // the write will tell
+		return 0 // the association is gone, as the write will find
 	}
-	return a.unacked(st)-st.outstanding*st.fragment < limit
+	a.chunks = max(a.chunks, c.sent)
+	return int(a.chunks-c.sent) * a.fragment
 }
 
 // unacked estimates the bytes that the peer's kernel has not acknowledged, from
@@ -185,7 +222,7 @@ func chunkMemory(fragment int) int {
 
 // followRTT moves the floor of the retransmission timeout with the primary
 // path's round trip.
-func (a *Association) followRTT() {
+func (a *Association) followRTT(st status) {
 	if a.tuning.kernel {
 		return
 	}
@@ -196,10 +233,6 @@ func (a *Association) followRTT() {
 		return
 	}
 	a.tuned = now
-	st, err := a.sock.status()
-	if err != nil {
-		return // the association is gone, which the caller will see
-	}
 	v := a.tuning.timers
 	floor := v.floor(time.Duration(st.primary.srtt) * a.tick)
 	if change := floor - a.floor; change.Abs() < a.floor/8 {
@@ -254,16 +287,30 @@ func (a *Association) localFor(remote netip.Addr) netip.Addr {
 }
 
 // SetPrimary sends by the path to a peer's address from now on, and asks the
-// peer to use the same path in its direction. The kernel heeds it while the path
-// is active; one that is not is asked for a sign of life, and is used with it.
+// peer to use the same path in its direction. A path that is not active is asked
+// for a sign of life, and becomes primary when it gives one: the kernel would
+// not use it earlier, and would take the order back at the next timeout.
 func (a *Association) SetPrimary(remote netip.Addr) error {
-	path := netip.AddrPortFrom(remote.Unmap(), a.remote.Port)
-	if err := a.sock.set(optPrimary, prim(path)); err != nil {
+	remote = remote.Unmap()
+	path := netip.AddrPortFrom(remote, a.remote.Port)
+	p, err := a.sock.pathInfo(path)
+	if err != nil {
 		return fmt.Errorf("set primary path to %s: %w", remote, err)
 	}
-	if p, err := a.sock.pathInfo(path); err == nil && p.state != pathActive {
-		// Fails only if a heartbeat is on its way.
-		_ = a.sock.set(optPathParams, pathParams{path: path, flags: heartbeatDemand}.bytes())
+	a.mu.Lock()
+	if a.next = remote; p.state == pathActive {
+		a.next = netip.Addr{}
+	}
+	a.mu.Unlock()
+	if p.state != pathActive {
+		err := a.sock.set(optPathParams, pathParams{path: path, flags: heartbeatDemand}.bytes())
+		if err != nil {
+			return fmt.Errorf("ask path to %s for a sign of life: %w", remote, err)
+		}
+		return nil
+	}
+	if err := a.sock.set(optPrimary, prim(path)); err != nil {
+		return fmt.Errorf("set primary path to %s: %w", remote, err)
 	}
 	if local := a.localFor(remote); local.IsValid() {
 		// A peer that takes no address changes keeps its own primary path.

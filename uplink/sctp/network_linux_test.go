@@ -18,7 +18,7 @@ import (
 
 // need skips a test on a machine without what it needs, and fails it in the
 // laboratory's guest, which has everything.
-func need(t *testing.T, what string, err error) {
+func need(t testing.TB, what string, err error) {
 	t.Helper()
 	if err == nil {
 		return
@@ -36,7 +36,7 @@ type host struct {
 
 // newHost makes a namespace that lives as long as the test. Its name is not
 // kept anywhere: it goes with its last handle.
-func newHost(t *testing.T) *host {
+func newHost(t testing.TB) *host {
 	t.Helper()
 	h := &host{}
 	var err error
@@ -63,7 +63,7 @@ func newHost(t *testing.T) *host {
 
 // in calls f on a thread of the host's namespace; sockets that it opens stay
 // there.
-func (h *host) in(t *testing.T, f func() error) {
+func (h *host) in(t testing.TB, f func() error) {
 	t.Helper()
 	failed := make(chan error, 1)
 	go func() {
@@ -79,7 +79,7 @@ func (h *host) in(t *testing.T, f func() error) {
 	}
 }
 
-func (h *host) do(t *testing.T, f func(nl *netlink.Handle) error) {
+func (h *host) do(t testing.TB, f func(nl *netlink.Handle) error) {
 	t.Helper()
 	nl, err := netlink.NewHandleAt(h.ns, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -93,7 +93,7 @@ func (h *host) do(t *testing.T, f func(nl *netlink.Handle) error) {
 
 // join lays a cable between two hosts, with an interface and an address at each
 // end.
-func join(t *testing.T, a *host, aName string, aAddr netip.Addr, b *host, bName string, bAddr netip.Addr) {
+func join(t testing.TB, a *host, aName string, aAddr netip.Addr, b *host, bName string, bAddr netip.Addr) {
 	t.Helper()
 	a.do(t, func(nl *netlink.Handle) error {
 		return nl.LinkAdd(&netlink.Veth{
@@ -118,7 +118,7 @@ func join(t *testing.T, a *host, aName string, aAddr netip.Addr, b *host, bName 
 }
 
 // address gives an interface an address of a /24.
-func (h *host) address(t *testing.T, name string, addr netip.Addr) {
+func (h *host) address(t testing.TB, name string, addr netip.Addr) {
 	t.Helper()
 	h.do(t, func(nl *netlink.Handle) error {
 		link, err := nl.LinkByName(name)
@@ -130,7 +130,7 @@ func (h *host) address(t *testing.T, name string, addr netip.Addr) {
 }
 
 // route sends what is for a /24 by a neighbour.
-func (h *host) route(t *testing.T, to, via netip.Addr) {
+func (h *host) route(t testing.TB, to, via netip.Addr) {
 	t.Helper()
 	h.do(t, func(nl *netlink.Handle) error {
 		return nl.RouteAdd(&netlink.Route{
@@ -148,7 +148,7 @@ type shape struct {
 }
 
 // shape replaces what an interface does.
-func (h *host) shape(t *testing.T, name string, s shape) {
+func (h *host) shape(t testing.TB, name string, s shape) {
 	t.Helper()
 	h.do(t, func(nl *netlink.Handle) error {
 		link, err := nl.LinkByName(name)
@@ -171,18 +171,72 @@ func (h *host) shape(t *testing.T, name string, s shape) {
 	})
 }
 
-// sent is how many bytes left by an interface.
-func (h *host) sent(t *testing.T, name string) (n uint64) {
+// count is how much left by an interface.
+func (h *host) count(t testing.TB, name string) (bytes, packets uint64) {
 	t.Helper()
 	h.do(t, func(nl *netlink.Handle) error {
 		link, err := nl.LinkByName(name)
 		if err != nil {
 			return err
 		}
-		n = link.Attrs().Statistics.TxBytes
+		bytes, packets = link.Attrs().Statistics.TxBytes, link.Attrs().Statistics.TxPackets
 		return nil
 	})
-	return n
+	return bytes, packets
+}
+
+// sent is how many bytes left by an interface.
+func (h *host) sent(t testing.TB, name string) uint64 {
+	t.Helper()
+	bytes, _ := h.count(t, name)
+	return bytes
+}
+
+// single has a host hand packets over one by one, as hardware would send them:
+// several in one buffer would be lost together.
+func (h *host) single(t testing.TB, name string) {
+	t.Helper()
+	h.do(t, func(nl *netlink.Handle) error {
+		link, err := nl.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		return nl.LinkSetGSOMaxSize(link, link.Attrs().MTU)
+	})
+}
+
+// forward lets a host pass on what is for others.
+func (h *host) forward(t testing.TB) {
+	t.Helper()
+	h.in(t, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644) })
+}
+
+// lossyPath is a gateway and a collector with two routers between them, a rate in
+// bits a second and a queue of 50 packets on the first hop, random loss on the
+// next: what is lost has used the link. The round trip is 4 ms.
+func lossyPath(t testing.TB, rate uint64, loss float32) (gateway, collector *host, local netip.Addr, remote netip.AddrPort) {
+	t.Helper()
+	need(t, "SCTP", Supported())
+	gateway, collector = newHost(t), newHost(t)
+	first, second := newHost(t), newHost(t)
+	ip := func(net, host byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 91, net, host}) }
+	join(t, gateway, "up", ip(0, 2), first, "down", ip(0, 1))
+	join(t, first, "up", ip(1, 2), second, "down", ip(1, 1))
+	join(t, second, "up", ip(2, 2), collector, "down", ip(2, 1))
+	gateway.single(t, "up")
+	collector.single(t, "down")
+	first.forward(t)
+	second.forward(t)
+	gateway.route(t, ip(1, 0), ip(0, 1))
+	gateway.route(t, ip(2, 0), ip(0, 1))
+	first.route(t, ip(2, 0), ip(1, 1))
+	second.route(t, ip(0, 0), ip(1, 2))
+	collector.route(t, ip(0, 0), ip(2, 2))
+	collector.route(t, ip(1, 0), ip(2, 2))
+	first.shape(t, "up", shape{delay: 2 * time.Millisecond, rate: rate, limit: 50})
+	second.shape(t, "down", shape{delay: 2 * time.Millisecond})
+	second.shape(t, "up", shape{loss: loss})
+	return gateway, collector, ip(0, 2), netip.AddrPortFrom(ip(2, 1), port)
 }
 
 // twoPaths is a gateway and a collector with two cables between them.
@@ -197,7 +251,7 @@ var cables = []string{"wlan0", "wwan0"}
 
 const port = 7443
 
-func newTwoPaths(t *testing.T) *twoPaths {
+func newTwoPaths(t testing.TB) *twoPaths {
 	t.Helper()
 	need(t, "SCTP", Supported())
 	n := &twoPaths{gateway: newHost(t), collector: newHost(t)}
@@ -211,7 +265,7 @@ func newTwoPaths(t *testing.T) *twoPaths {
 }
 
 // shape gives both directions of a path the same properties.
-func (n *twoPaths) shape(t *testing.T, path int, s shape) {
+func (n *twoPaths) shape(t testing.TB, path int, s shape) {
 	t.Helper()
 	n.gateway.shape(t, cables[path], s)
 	n.collector.shape(t, cables[path], s)

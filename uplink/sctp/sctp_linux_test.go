@@ -27,7 +27,7 @@ type authority struct {
 	pool *x509.CertPool
 }
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	a := &authority{pool: x509.NewCertPool()}
 	template := &x509.Certificate{
@@ -50,7 +50,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-func (a *authority) issue(t *testing.T, name string) tls.Certificate {
+func (a *authority) issue(t testing.TB, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -77,7 +77,7 @@ type ends struct {
 	config   *tls.Config // the gateway's
 }
 
-func newEnds(t *testing.T) *ends {
+func newEnds(t testing.TB) *ends {
 	t.Helper()
 	e := &ends{twoPaths: newTwoPaths(t)}
 	a := newAuthority(t)
@@ -92,7 +92,7 @@ func newEnds(t *testing.T) *ends {
 	return e
 }
 
-func (e *ends) dial(t *testing.T) *Conn {
+func (e *ends) dial(t testing.TB) *Conn {
 	t.Helper()
 	var c *Conn
 	e.gateway.in(t, func() (err error) {
@@ -112,7 +112,6 @@ func TestSuite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%+v", near.Info())
 		return near, far, "collector-1", "gw-1"
 	})
 }

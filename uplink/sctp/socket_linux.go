@@ -230,16 +230,11 @@ func receiveNow(fd int, p []byte) (n int, flags int32, errno syscall.Errno) {
 	}
 }
 
-// send waits until ready says so and the socket has room, and hands over one
-// message, which the kernel takes whole or not at all.
-func (s *socket) send(p []byte, ready func() bool) error {
+// send waits until the socket has room, and hands over one message, which the
+// kernel takes whole or not at all.
+func (s *socket) send(p []byte) error {
 	var failed error
 	err := s.raw.Write(func(fd uintptr) bool {
-		// Each acknowledged chunk has the kernel wake the poller, so a refusal
-		// is asked again soon.
-		if !ready() {
-			return false
-		}
 		for {
 			_, failed = unix.SendmsgN(int(fd), p, nil, nil, unix.MSG_NOSIGNAL)
 			if failed != unix.EINTR {
@@ -251,6 +246,11 @@ func (s *socket) send(p []byte, ready func() bool) error {
 		return s.explain(err)
 	}
 	return os.NewSyscallError("sendmsg", failed)
+}
+
+// mayWrite is an error once the socket is closed or the write deadline is past.
+func (s *socket) mayWrite() error {
+	return s.explain(s.raw.Write(func(uintptr) bool { return true }))
 }
 
 // queued is how many bytes of memory hold what was sent and not acknowledged yet.

@@ -34,8 +34,9 @@ func (*socket) accept() (*socket, error)                            { return nil
 func (*socket) receive([]byte) (n int, note, last bool, err error) {
 	return 0, false, false, ErrUnsupported
 }
-func (*socket) send([]byte, func() bool) error { return ErrUnsupported }
-func (*socket) queued() (int, error)           { return 0, ErrUnsupported }
-func (*socket) close() error                   { return ErrUnsupported }
+func (*socket) send([]byte) error    { return ErrUnsupported }
+func (*socket) mayWrite() error      { return ErrUnsupported }
+func (*socket) queued() (int, error) { return 0, ErrUnsupported }
+func (*socket) close() error         { return ErrUnsupported }
 
 func tick() time.Duration { return time.Second }

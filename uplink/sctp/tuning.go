@@ -36,7 +36,7 @@ type timers struct {
 	initial   time.Duration // retransmission timeout before the first measurement
 	least     time.Duration // its floor while round trips are short
 	most      time.Duration // its ceiling while round trips are short
-	sackDelay time.Duration // the longest an acknowledgement waits
+	sackDelay time.Duration // the longest an acknowledgement waits, where it covers several
 	sackEvery uint32        // packets that one acknowledgement covers
 	burst     uint32        // packets sent at once
 	failing   uint16        // timeouts in a row that a path may have before traffic leaves it
