@@ -182,10 +182,8 @@ func (c *Client) Renew(ctx context.Context) ([]Tunnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.ask(ctx, keys); err != nil {
-		return c.up(), err
-	}
-	return c.apply(ctx)
+	errs := append([]error{c.ask(ctx, keys)}, c.raiseAll(keys)...)
+	return c.up(), errors.Join(errs...)
 }
 
 func checkUplinks(uplinks []Uplink, endpoint netip.Addr) error {
@@ -230,13 +228,23 @@ func (c *Client) apply(ctx context.Context) ([]Tunnel, error) {
 			break
 		}
 	}
+	errs = append(errs, c.raiseAll(keys)...)
+	return c.up(), errors.Join(errs...)
+}
+
+// raiseAll raises the tunnels that the lease has: one that the collector would
+// not extend is good for those.
+func (c *Client) raiseAll(keys map[string]key) (errs []error) {
 	for _, u := range c.uplinks {
-		// A lease that the collector would not extend is good for those it has.
-		if public, _ := keys[u.Name].public(); c.lease.holds(u.Name, public) {
+		public, err := keys[u.Name].public()
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("key of uplink %s: %w", u.Name, err))
+		case c.lease.holds(u.Name, public):
 			errs = append(errs, c.raise(u, keys[u.Name]))
 		}
 	}
-	return c.up(), errors.Join(errs...)
+	return errs
 }
 
 // openKeys reads or makes the private keys of the uplinks.
@@ -450,9 +458,10 @@ func (c *Client) SetMTU(path string, mtu int) error {
 	return nil
 }
 
-// State measures the tunnels that are up.
-func (c *Client) State() ([]State, error) {
-	if err := c.take(context.Background()); err != nil {
+// State measures the tunnels that are up. It waits for a call of Apply or Renew
+// that is under way, at most until ctx ends.
+func (c *Client) State(ctx context.Context) ([]State, error) {
+	if err := c.take(ctx); err != nil {
 		return nil, err
 	}
 	defer c.give()

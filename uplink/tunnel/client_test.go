@@ -243,6 +243,22 @@ func TestRenew(t *testing.T) {
 	}
 }
 
+// A disk that is full does not stop tunnels: the lease holds while the process does.
+func TestLeaseNotKept(t *testing.T) {
+	g := newGate(t)
+	g.apply(wlan)
+	g.back.said()
+	path := filepath.Join(g.dir, "tunnel", "lease.json")
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	up, err := g.c.Renew(t.Context())
+	if err == nil || len(up) != 1 {
+		t.Errorf("got %+v, %v, want the tunnel and an error", up, err)
+	}
+	g.said("peers of sluice0: 1 set, 1 removed")
+}
+
 // F19: a smaller MTU stays until the link's changes.
 func TestSetMTU(t *testing.T) {
 	g := newGate(t)
@@ -255,7 +271,7 @@ func TestSetMTU(t *testing.T) {
 		t.Errorf("got %+v", up)
 	}
 	g.said("mtu of sluice1: 1200")
-	states, err := g.c.State()
+	states, err := g.c.State(t.Context())
 	if err != nil || len(states) != 2 || states[1].MTU != 1200 || states[1].Sent != 1 {
 		t.Errorf("state %+v, %v", states, err)
 	}

@@ -159,7 +159,7 @@ func obey(c *Client, o order) (r outcome) {
 	case "mtu":
 		err = c.SetMTU(o.Path, o.MTU)
 	case "state":
-		r.States, err = c.State()
+		r.States, err = c.State(ctx)
 	}
 	if err != nil {
 		r.Error = err.Error()
