@@ -165,7 +165,7 @@ func TestSilentDeathUnderLoad(t *testing.T) {
 		{480 * time.Millisecond, 40 * time.Millisecond, 1500 * time.Millisecond},
 	} {
 		var worst time.Duration
-		for seed := range uint64(200) {
+		for seed := range uint64(60) {
 			x := newRadio(seed, 0.01, func(r *rand.Rand) time.Duration { return tt.rtt + time.Duration(r.Int64N(int64(tt.jitter))) })
 			x.load = true
 			x.diedAt = t0.Add(20*time.Second + time.Duration(seed)*7*time.Millisecond)
@@ -191,7 +191,7 @@ func TestSilentDeathUnderLoad(t *testing.T) {
 // loss, idle and under load.
 func TestNoFalseAlarm(t *testing.T) {
 	for _, load := range []bool{true, false} {
-		for seed := range uint64(10) {
+		for seed := range uint64(5) {
 			x := newRadio(seed, 0.02, func(r *rand.Rand) time.Duration {
 				return time.Duration(20+r.IntN(101)) * time.Millisecond
 			})

@@ -12,8 +12,14 @@ import (
 	"sluice/uplink"
 )
 
-// primaryAgain is how long the kernel may show another primary than it was told.
-const primaryAgain = time.Second
+const (
+	// primaryAgain is how long the kernel may show another primary than it was
+	// told.
+	primaryAgain = time.Second
+	// heartbeatMetered is rare because probes see to it that the path lives, and
+	// each heartbeat is about 200 bytes with its answer.
+	heartbeatMetered = 5 * time.Minute
+)
 
 // slotName is "sctp" or "tcp wlan0", with a number for each further one; an
 // association that replaced another is "sctp r2".
@@ -144,10 +150,6 @@ type primary struct {
 // settle has every association go by the chosen path.
 func (s *Steer) settle(now time.Time) {
 	t := s.track(s.hysteresis.Current())
-	if t == nil || !t.SCTP.Remote.IsValid() {
-		return
-	}
-	remote := t.SCTP.Remote.Addr()
 	for _, c := range s.carriers {
 		if c.Kind != pathsel.SCTP || !hasJoined(c) {
 			continue
@@ -155,12 +157,20 @@ func (s *Steer) settle(now time.Time) {
 		s.mu.Lock()
 		a := s.assocs[c.Slot]
 		s.mu.Unlock()
-		if a == nil || !slices.ContainsFunc(a.addresses, func(p PathAddress) bool { return p.Remote.Addr() == remote }) {
+		if a != nil && s.settled[c.Slot].of != a {
+			s.settled[c.Slot] = primary{of: a}
+			s.quieten(a, c.Slot)
+		}
+		if a == nil || t == nil || !t.SCTP.Remote.IsValid() {
+			continue
+		}
+		remote := t.SCTP.Remote.Addr()
+		if !slices.ContainsFunc(a.addresses, func(p PathAddress) bool { return p.Remote.Addr() == remote }) {
 			continue
 		}
 		told := s.settled[c.Slot]
-		if told.of == a && told.to == remote {
-			strays := slices.ContainsFunc(c.Info.Paths, func(p uplink.PathInfo) bool { return p.Primary && p.Remote != remote })
+		if told.to == remote {
+			strays := slices.ContainsFunc(c.Info.Paths, func(p uplink.PathInfo) bool { return p.Primary && p.Remote.Unmap() != remote.Unmap() })
 			if !strays || now.Sub(told.at) < primaryAgain {
 				continue
 			}
@@ -168,6 +178,18 @@ func (s *Steer) settle(now time.Time) {
 		s.settled[c.Slot] = primary{of: a, to: remote, at: now}
 		if err := a.SetPrimary(remote); err != nil {
 			s.log.Debug("set primary path", "slot", c.Slot, "path", t.Name, "error", err)
+		}
+	}
+}
+
+// quieten spares metered paths an association's heartbeats.
+func (s *Steer) quieten(a *association, slot string) {
+	for _, p := range a.addresses {
+		if t := s.track(p.Path); t == nil || !t.Metered {
+			continue
+		}
+		if err := a.SetHeartbeat(p.Remote.Addr(), heartbeatMetered); err != nil {
+			s.log.Debug("set heartbeat", "slot", slot, "path", p.Path, "error", err)
 		}
 	}
 }
@@ -182,7 +204,7 @@ func (s *Steer) carrierPath(c uplink.CarrierStats) string {
 			continue
 		}
 		for _, t := range s.tracks {
-			if t.SCTP.Remote.Addr() == p.Remote {
+			if t.SCTP.Remote.Addr().Unmap() == p.Remote.Unmap() {
 				return t.Name
 			}
 		}

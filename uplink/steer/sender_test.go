@@ -167,7 +167,8 @@ func (b *switchboard) dial(ctx context.Context, path string) (*carriertest.End, 
 // fixedAssociation cannot move from the path that it was dialled over.
 type fixedAssociation struct{ *carriertest.End }
 
-func (fixedAssociation) SetPrimary(netip.Addr) error { return errors.New("no other path") }
+func (fixedAssociation) SetPrimary(netip.Addr) error                  { return errors.New("no other path") }
+func (fixedAssociation) SetHeartbeat(netip.Addr, time.Duration) error { return nil }
 
 // With the real sender and the real collector: Wi-Fi dies silently under load.
 // The path is left within a second, and every reading arrives once, in order.

@@ -35,8 +35,12 @@ type Prober interface {
 // Association is an SCTP carrier.
 type Association interface {
 	uplink.Carrier
-	// SetPrimary has data go to this address of the peer from now on.
+	// SetPrimary has data go to this address of the peer from now on. It does not
+	// block.
 	SetPrimary(remote netip.Addr) error
+	// SetHeartbeat says how often a path that carries nothing is asked for a sign
+	// of life. It does not block.
+	SetHeartbeat(remote netip.Addr, every time.Duration) error
 }
 
 // Path is an uplink of the gateway at one instant.

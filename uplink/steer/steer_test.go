@@ -470,6 +470,11 @@ func TestIdleCost(t *testing.T) {
 	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
 		w.await("sctp wlan0", 3*time.Second)
 		wait(10 * time.Second)
+		w.mu.Lock()
+		if got := w.slots[0].carrier.heartbeats; len(got) != 1 || got[wwan.remote().Addr()] != 5*time.Minute {
+			t.Errorf("heartbeats %v, want five minutes on the metered path", got)
+		}
+		w.mu.Unlock()
 		sent, count := wwan.probes.Stats().Sent, w.count()
 		wait(time.Hour)
 		if got := wwan.probes.Stats().Sent - sent; got > 61 {

@@ -75,6 +75,7 @@ type carrier struct {
 	path           string // of tcp
 	addresses      []PathAddress
 	primary        netip.Addr
+	heartbeats     map[netip.Addr]time.Duration
 	info           uplink.Info
 	inFlight       int
 	oldest         time.Time
@@ -89,6 +90,17 @@ func (c *carrier) SetPrimary(remote netip.Addr) error {
 		return errors.New("no such address")
 	}
 	c.primary = remote
+	return nil
+}
+
+// SetHeartbeat implements Association.
+func (c *carrier) SetHeartbeat(remote netip.Addr, every time.Duration) error {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if c.heartbeats == nil {
+		c.heartbeats = make(map[netip.Addr]time.Duration)
+	}
+	c.heartbeats[remote] = every
 	return nil
 }
 
