@@ -68,7 +68,8 @@ func NewRecent(packets int) *Recent { return &Recent{least: uint64(packets)} }
 
 // Add counts packets and returns the loss rate in percent of the latest ones.
 // While there are fewer than it looks back over, the missing ones count as
-// delivered, so that one lost probe of three is not a path that loses a third.
+// delivered, so that two lost probes of six are not a path that loses a third; and
+// one lost probe is forgiven, or it alone might have an idle path left.
 func (r *Recent) Add(c Counts) float64 {
 	if c != (Counts{}) {
 		r.parts = append(r.parts, c)
@@ -82,5 +83,6 @@ func (r *Recent) Add(c Counts) float64 {
 		sum = sum.plus(r.parts[i])
 	}
 	sum.Sent = max(sum.Sent, r.least)
+	sum.Lost -= min(sum.Lost, 1)
 	return sum.Percent()
 }

@@ -486,6 +486,19 @@ func TestIdleCost(t *testing.T) {
 	})
 }
 
+// An idle Wi-Fi that loses one probe of a hundred is not left for it.
+func TestIdleWithSomeLoss(t *testing.T) {
+	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
+		w.await("sctp wlan0", 3*time.Second)
+		count := w.count()
+		w.set(func() { wlan.loss, wwan.loss = 0.01, 0.01 })
+		wait(3 * time.Hour)
+		if w.count() != count {
+			t.Errorf("switches: %s", w.switches())
+		}
+	})
+}
+
 // delivers says whether data arrived in the last moment.
 func (w *world) delivers() bool {
 	w.mu.Lock()

@@ -12,7 +12,7 @@ const (
 	// So many packets make a loss rate that Algorithm 1 is told: with fewer, a
 	// single one would be worth more than the margin.
 	leastPackets = 200
-	leastProbes  = 20
+	leastProbes  = 60 // of an idle path, for the same reason
 	lossEvery    = time.Second
 )
 
