@@ -3,6 +3,7 @@
 package sctp
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/netip"
@@ -41,6 +42,32 @@ func BenchmarkThroughput(b *testing.B) {
 				})
 			}
 		}
+	}
+}
+
+// BenchmarkFailover measures the longest time without delivery when the primary
+// path dies without a word under a message every 10 ms, at a round trip of 20 ms.
+func BenchmarkFailover(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		tuning Tuning
+		within time.Duration
+	}{{"appliance", Tuning{}, 10 * time.Second}, {"kernel", KernelDefaults(), 75 * time.Second}} {
+		b.Run(c.name, func(b *testing.B) {
+			for range b.N {
+				way := shape{delay: 10 * time.Millisecond}
+				p := newPair(b, c.tuning, way, way)
+				p.await(b, "both paths confirmed", confirmed)
+				ctx, cancel := context.WithTimeout(b.Context(), c.within)
+				result := p.flow(b, ctx, 10*time.Millisecond)
+				after(b, 2*time.Second)
+				p.shape(b, 0, shape{delay: 10 * time.Millisecond, loss: 100})
+				r := <-result
+				cancel()
+				b.ReportMetric(float64(r.longestGap.Milliseconds()), "ms-gap")
+				b.ReportMetric(float64(r.messages), "messages")
+			}
+		})
 	}
 }
 
