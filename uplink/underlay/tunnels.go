@@ -20,6 +20,8 @@ const (
 	// probed well, before the lease is asked for again; it doubles.
 	renewFirst = 30 * time.Second
 	askWithin  = 8 * time.Second
+	// applyWithin bounds the asking by all paths in turn.
+	applyWithin = 40 * time.Second
 	// outer is what a tunnel adds to a packet: IPv6, UDP and WireGuard's header.
 	outer = 80
 )
@@ -34,8 +36,11 @@ func (u *Underlay) keepTunnels(ctx context.Context) {
 		case <-u.retune:
 		case <-retry:
 		case <-check:
-			if u.silent() {
-				if _, err := u.opt.Tunnels.Renew(ctx); err != nil {
+			if u.silent(ctx) {
+				asking, cancel := context.WithTimeout(ctx, applyWithin)
+				_, err := u.opt.Tunnels.Renew(asking)
+				cancel()
+				if err != nil {
 					u.opt.Logger.Warn("tunnels stay silent, and the lease is not renewed", "error", err)
 				}
 				renew = min(2*renew, tunnelRetryMost)
@@ -94,6 +99,8 @@ func (u *Underlay) applyTunnels(ctx context.Context) error {
 	if !endpoint.IsValid() {
 		return nil // what is there stays
 	}
+	ctx, cancel := context.WithTimeout(ctx, applyWithin)
+	defer cancel()
 	up, err := u.opt.Tunnels.Apply(ctx, uplinks, endpoint)
 	for i, t := range up {
 		size, known := sizes[t.Path]
@@ -123,8 +130,8 @@ func (u *Underlay) applyTunnels(ctx context.Context) error {
 
 // silent says whether no tunnel has shaken hands lately although the collector
 // answers probes.
-func (u *Underlay) silent() bool {
-	states, err := u.opt.Tunnels.State()
+func (u *Underlay) silent(ctx context.Context) bool {
+	states, err := u.opt.Tunnels.State(ctx)
 	if err != nil || len(states) == 0 {
 		return false
 	}
