@@ -10,7 +10,7 @@ const (
 	calmLoss = 1.0              // percent; at no more SCTP is as good as TCP
 	calmMost = 10 * time.Minute // of waiting for it to last
 	calmMin  = time.Minute
-	patience = time.Second
+	patience = time.Second      // with a preferred path that has only just come up
 	askedFor = 5 * time.Second  // where few packets are sent, no rate may ever be full
 	relaxAll = 10 * time.Second // between looks at whether fewer carriers do
 	// relaxSpare times the loss, and fewer carriers would still do: loss rates are

@@ -1,7 +1,6 @@
 package steer
 
 import (
-	"fmt"
 	"time"
 
 	"sluice/pathsel"
@@ -109,15 +108,15 @@ func (t *track) why() string {
 	if t.Path.Reason == "" {
 		return "the link is down"
 	}
-	return fmt.Sprintf("the link is down: %s", t.Path.Reason)
+	return t.Path.Reason
 }
 
 // doubtful says whether something must be looked at often.
-func (s *Steer) doubtful() bool {
+func (s *Steer) doubtful(now time.Time) bool {
 	for _, t := range s.tracks {
-		if t.Up && (t.life == pathsel.Suspect || !t.usable && t.life != pathsel.Dead) {
+		if t.Up && (t.life == pathsel.Suspect || !t.usable && now.Sub(t.upSince) < unknownFor) {
 			return true
 		}
 	}
-	return s.attempt.state == attemptTrying
+	return s.attempt.state == attemptTrying && now.Sub(s.attempt.since) < attemptFor
 }

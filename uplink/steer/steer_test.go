@@ -117,7 +117,7 @@ func TestLinkDown(t *testing.T) {
 		if took := w.await("sctp wwan1", time.Second); took > 20*time.Millisecond {
 			t.Errorf("left after %v", took)
 		}
-		if s := w.status("wlan0"); s.Reason != "the link is down: no carrier" {
+		if s := w.status("wlan0"); s.Reason != "no carrier" {
 			t.Errorf("status %+v", s)
 		}
 	})

@@ -13,7 +13,7 @@ func (s *Steer) step(now time.Time) time.Duration {
 	s.settle(now)
 	s.pace(now)
 	s.publish(now)
-	if s.moving || s.doubtful() {
+	if s.moving || s.doubtful(now) {
 		return tickMoving
 	}
 	return tickIdle
