@@ -60,8 +60,8 @@ func TestReadTrace(t *testing.T) {
 
 func TestReadTraceRefuses(t *testing.T) {
 	for _, c := range []struct{ trace, want string }{
-		{"", "no packet with data"},
-		{"can't read \"x\": no such variable\n", "no packet with data"},
+		{"", "nothing in it"},
+		{"can't read \"x\": no such variable\n", "nothing in it"},
 		{"r 0.1 1 2\n", "it has 4 fields"},
 		{"r 0.1 1 2 tcp 1500 ------- 2\n", "it has 8 fields"},
 		{"r soon 1 2 tcp 1500 ------- 2 1.0 6.0 -1 2\n", "soon"},

@@ -65,6 +65,7 @@ func readTrace(r io.Reader, p place, length time.Duration) (Trace, error) {
 	under := make(map[string]float64) // when each packet that has not arrived yet was sent
 	any := false
 	err := readEvents(r, func(e event) {
+		any = true
 		if e.bytes < dataBytes || !(e.at >= 0 && e.at < length.Seconds()) {
 			return
 		}
@@ -86,13 +87,12 @@ func readTrace(r io.Reader, p place, length time.Duration) (Trace, error) {
 				}
 			}
 		}
-		any = true
 	})
 	if err != nil {
 		return t, err
 	}
 	if !any {
-		return t, fmt.Errorf("read trace: no packet with data in it")
+		return t, fmt.Errorf("read trace: nothing in it is an event")
 	}
 	for i, n := range count {
 		t.Delay[i] /= float64(n)
