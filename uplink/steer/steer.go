@@ -76,8 +76,8 @@ type Options struct {
 	Changed <-chan struct{}
 	Sender  Planner
 
-	// DialSCTP opens one association over all paths given, at least one. Nil
-	// where SCTP cannot be had, and NoSCTP says why.
+	// DialSCTP opens one association over all paths given, at least one, the best
+	// first. Nil where SCTP cannot be had, and NoSCTP says why.
 	DialSCTP func(ctx context.Context, addresses []PathAddress) (Association, error)
 	NoSCTP   string
 	// Underlay says what SCTP goes over, "tunnel" or "bare"; for the status.

@@ -1,6 +1,7 @@
 package steer
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -397,6 +398,23 @@ func TestAllDeadAndBack(t *testing.T) {
 			wait(50 * time.Millisecond)
 		}
 		t.Logf("delivers %v after cellular is back", time.Since(began))
+	})
+}
+
+// An association is dialled over the chosen path first, and over dead ones last.
+func TestDialsBestFirst(t *testing.T) {
+	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
+		w.loaded()
+		w.set(func() { wlan.dead = true })
+		w.await("sctp wwan1", time.Second)
+		w.Abandon("sctp", errors.New("the test says so"))
+		wait(2 * time.Second)
+		w.steer.mu.Lock()
+		addresses := w.steer.assocs["sctp"].addresses
+		w.steer.mu.Unlock()
+		if len(addresses) != 2 || addresses[0].Path != "wwan1" || addresses[1].Path != "wlan0" {
+			t.Errorf("dialled over %v", addresses)
+		}
 	})
 }
 

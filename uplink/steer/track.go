@@ -55,7 +55,7 @@ type track struct {
 func (s *Steer) follow(now time.Time) {
 	paths := s.opt.Paths()
 	var tracks []*track
-	var addresses []PathAddress
+	var current, usable, doubted []PathAddress // the kernel dials them in order
 	for _, p := range paths {
 		t := s.track(p.Name)
 		if t == nil {
@@ -74,8 +74,14 @@ func (s *Steer) follow(now time.Time) {
 		}
 		t.Path = p
 		tracks = append(tracks, t)
-		if p.Up && p.SCTP.Remote.IsValid() {
-			addresses = append(addresses, p.SCTP)
+		switch {
+		case !p.Up || !p.SCTP.Remote.IsValid():
+		case p.Name == s.hysteresis.Current() && t.usable:
+			current = append(current, p.SCTP)
+		case t.usable:
+			usable = append(usable, p.SCTP)
+		default:
+			doubted = append(doubted, p.SCTP)
 		}
 	}
 	for _, t := range s.tracks {
@@ -89,7 +95,7 @@ func (s *Steer) follow(now time.Time) {
 	}
 	s.tracks = tracks
 	s.mu.Lock()
-	s.addresses = addresses
+	s.addresses = slices.Concat(current, usable, doubted)
 	s.mu.Unlock()
 }
 
