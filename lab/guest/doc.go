@@ -5,7 +5,7 @@
 // QEMU and apt.
 //
 // A guest's time is its own: it passes by instructions executed, as on a processor
-// that executes one each nanosecond, and not while this machine is busy
+// that executes one every two nanoseconds, and not while this machine is busy
 // otherwise. A busy guest takes several times as long as it believes, an idle one
 // less.
 //

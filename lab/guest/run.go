@@ -71,10 +71,10 @@ func Run(ctx context.Context, o Options, line func([]byte)) error {
 	console := filepath.Join(dir, "console")
 	args := append(slices.Clone(m.args),
 		// By emulation, whatever the machine could do. The guest's time is counted in
-		// instructions, one a nanosecond, and leaps over idleness: what is measured
+		// instructions, two nanoseconds each, and leaps over idleness: what is measured
 		// in a guest does not depend on how fast this machine is and what else it
 		// does. That takes a single processor.
-		"-accel", "tcg,thread=single", "-icount", "shift=0,align=off,sleep=off", "-smp", "1", "-m", strconv.Itoa(o.Memory),
+		"-accel", "tcg,thread=single", "-icount", "shift=1,align=off,sleep=off", "-smp", "1", "-m", strconv.Itoa(o.Memory),
 		"-nodefaults", "-display", "none", "-monitor", "none", "-no-reboot",
 		"-serial", "file:"+console, "-chardev", "stdio,id=report,signal=off",
 		"-kernel", k.image, "-initrd", root,
