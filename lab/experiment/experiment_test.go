@@ -28,6 +28,9 @@ func measuredRun(experiment, name, scheme string, at, first, second float64) Rec
 		s.Rates = append(s.Rates, rate)
 	}
 	r.setSeries(s)
+	for _, name := range []string{"gap_s", "faults", "switches", "resent_percent", "delay_ms"} {
+		r.value(name, 0)
+	}
 	return r
 }
 

@@ -104,9 +104,9 @@ and with both queues, its delay slightly above, and it settles sooner.`}
 	}
 	r.reasons = append(r.reasons, `The published gap is one between SCTP and the simulator's default TCP, which sends
 1000 bytes a packet, recovers from a loss by starting anew (Tahoe), and competes
-against its like. Against a TCP with packets of the same size and selective
-acknowledgements SCTP has no general advantage, neither in ns-2 nor in the kernel:
-their congestion control is the same.`)
+against its like. A TCP with packets of the same size and selective
+acknowledgements has the same congestion control as SCTP; where the two differ
+above, it is by who meets a full queue first, in runs of a few seconds.`)
 	return r
 }
 
@@ -133,8 +133,8 @@ Rows: the first path's rate after the change, in Mbit/s.`}
 		}
 	}
 	r.reasons = append(r.reasons, `RFC 9260 leaves a path after timeouts, and a path that is slower but loses nothing
-has none: native SCTP stays, in ns-2 and in the kernel. What [HT] shows needs
-somebody who sets the primary path. The papers' own score, loss, does not see a
+has none, so native SCTP has no reason to go. What [HT] shows needs somebody who
+sets the primary path. The papers' own score, loss, does not see a
 slow path either; the product's default profile also counts the round trip and the
 delivered rate, the profile "paper" does not.`)
 	return r

@@ -168,9 +168,10 @@ func (s selection) from(label string, at, seconds float64) float64 {
 	})
 }
 
-// value is the mean of a further figure.
+// value is the mean of a further figure, NaN if no run has it.
 func (s selection) value(label string, at float64, name string) float64 {
-	return s.average(label, at, func(r Record) float64 { return r.Values[name] })
+	with := slices.DeleteFunc(slices.Clone(s), func(r Record) bool { _, ok := r.Values[name]; return !ok })
+	return with.average(label, at, func(r Record) float64 { return r.Values[name] })
 }
 
 // bound is the most that the links could have carried, 0 if there is none.
