@@ -232,9 +232,18 @@ func (a *Association) followRTT(st status) {
 	if now.Sub(a.tuned) < tuneEvery {
 		return
 	}
+	if st.primary.srtt == 0 {
+		return // nothing is measured yet
+	}
 	a.tuned = now
+	a.setFloor(time.Duration(st.primary.srtt) * a.tick)
+}
+
+// setFloor sets the floor for a round trip. The caller holds mu, or is the only
+// one to know the association.
+func (a *Association) setFloor(rtt time.Duration) {
 	v := a.tuning.timers
-	floor := v.floor(time.Duration(st.primary.srtt) * a.tick)
+	floor := v.floor(rtt)
 	if change := floor - a.floor; change.Abs() < a.floor/8 {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+	"time"
 )
 
 // Options configures a dialled carrier.
@@ -63,11 +64,18 @@ func DialRaw(ctx context.Context, opt Options) (*Association, error) {
 	if err != nil {
 		return nil, err
 	}
+	start := time.Now()
 	if err := dialOn(ctx, s, opt, local, remote); err != nil {
 		s.close()
 		return nil, &net.OpError{Op: "dial", Net: "sctp", Addr: remote, Err: err}
 	}
-	return newAssociation(s, opt.Tuning, local.IPs, remote), nil
+	a := newAssociation(s, opt.Tuning, local.IPs, remote)
+	if !opt.Tuning.kernel {
+		// Two round trips, more if something was lost: enough that the first data
+		// of a slow path raises no alarm.
+		a.setFloor(time.Since(start) / 2)
+	}
+	return a, nil
 }
 
 func dialOn(ctx context.Context, s *socket, opt Options, local, remote Addr) error {
