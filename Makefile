@@ -33,13 +33,18 @@ demo: build ## a fixed amount of data, checked at the far end
 
 # The collector takes minutes for each ARM where nothing is built yet.
 test: BINARIES := sluice
-test: tools lint unit fuzz cross ## everything that must pass
+test: tools lint unit guest fuzz cross ## everything that must pass
 
 tools: # what the tests need from Debian's packages
 	@missing=; \
 	command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || missing="$$missing mosquitto"; \
 	command -v mosquitto_pub >/dev/null || missing="$$missing mosquitto-clients"; \
 	command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	command -v qemu-system-aarch64 >/dev/null && command -v qemu-system-arm >/dev/null || missing="$$missing qemu-system-arm"; \
+	command -v qemu-system-x86_64 >/dev/null || missing="$$missing qemu-system-x86"; \
+	command -v xz >/dev/null || missing="$$missing xz-utils"; \
+	test -f /usr/share/keyrings/debian-archive-keyring.gpg || missing="$$missing debian-archive-keyring"; \
+	for tool in $(LABTOOLS); do command -v $$tool >/dev/null || missing="$$missing ns2"; done; \
 	test -z "$$missing" && exit 0; \
 	if [ "$$(id -u)" = 0 ]; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing; \
@@ -53,7 +58,12 @@ lint: # form and doubtful constructs, also of what other systems compile
 	GOOS=darwin $(GO) build ./...
 
 unit: # all tests, those that kill the real programs included
-	$(GO) test -race -shuffle=on -timeout 9m ./...
+	$(GO) test -race -shuffle=on -timeout 9m -skip '^TestGuest$$' ./...
+
+# Alone, since an emulated processor has no time to share. The first run
+# downloads Debian's kernels into var/lab.
+guest: # the tests that need SCTP, netem and WireGuard, and ARM, in QEMU
+	$(GO) test -count=1 -v -timeout 30m -run '^TestGuest$$' ./e2e
 
 fuzz: # each fuzz target for a moment
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \
@@ -68,7 +78,11 @@ test-kill: ## the promises under hundreds of kills and a link cut for a minute
 bench: build ## figures of this machine, as a table and as JSON lines
 	@bin/sluice-lab bench
 
-clean: ## remove what was built and the data of make run
+lab: LABTOOLS := ns
+lab: tools build ## the experiments on lossy and changing links, into docs/results; takes hours
+	@bin/sluice-lab run all
+
+clean: ## remove what was built, the data of make run and the kernels of guests
 	rm -rf bin var
 
-.PHONY: help build cross cross-arm64 cross-armv7 cross-armv6 run demo test tools lint unit fuzz test-kill bench clean
+.PHONY: help build cross cross-arm64 cross-armv7 cross-armv6 run demo test tools lint unit guest fuzz test-kill bench lab clean

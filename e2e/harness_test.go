@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 
 // runAll builds the programs once and runs the tests.
 func runAll(m *testing.M) int {
+	if inGuest() {
+		binaries = guestBinaries
+		return m.Run()
+	}
 	dir, err := os.MkdirTemp("", "sluice-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -147,7 +151,7 @@ func (b *bench) load(rate float64, messages uint64) *lab.Load {
 		feeds = append(feeds, f)
 	}
 	return lab.StartLoad(b.ctx, lab.LoadOptions{
-		Address: b.site.Broker(), Feeds: feeds, Window: 100,
+		Address: b.site.Broker(), Dial: b.site.Dial, Feeds: feeds, Window: 100,
 		Rate: rate / publishers, Messages: messages / publishers,
 	})
 }

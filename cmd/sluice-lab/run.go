@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"sluice/lab/experiment"
 )
 
 const usage = `usage: sluice-lab COMMAND [options]
@@ -15,6 +17,8 @@ const usage = `usage: sluice-lab COMMAND [options]
   demo    send a fixed amount of recorded data and check what arrives
   live    send recorded data until interrupted and show what happens to it
   bench   measure this machine, as a table and as JSON lines
+  list    name the experiments on lossy and changing links
+  run     run an experiment, or all, and write its results
   guest   run a program on another kernel and processor, in QEMU
 
 Each command has -h.
@@ -28,8 +32,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"demo": demo, "live": live, "bench": bench, "guest": runGuest,
-		"guest-init": guestInit, // by a guest's kernel only
+		"demo": demo, "live": live, "bench": bench,
+		"list": list, "run": runExperiment, "guest": runGuest,
+		// Inside a guest only:
+		"guest-init": guestInit, experiment.Command: measure,
 	}
 	command, ok := commands[args[0]]
 	if !ok {
