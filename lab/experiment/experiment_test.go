@@ -28,7 +28,7 @@ func measuredRun(experiment, name, scheme string, at, first, second float64) Rec
 		s.Rates = append(s.Rates, rate)
 	}
 	r.setSeries(s)
-	for _, name := range []string{"gap_s", "faults", "switches", "resent_percent", "delay_ms"} {
+	for _, name := range []string{"gap_s", "faults", "switches", "resent_percent", "delay_ms", "rival_percent"} {
 		r.value(name, 0)
 	}
 	return r
@@ -135,7 +135,7 @@ func TestReports(t *testing.T) {
 			records = e.published()
 		}
 		cases := map[string][]string{
-			"per": perCases(false), "ms-chain": {chainCase}, "ht-single": {htCase(1), htCase(2)}, "ht-multi": {htMultiCase},
+			"per": append(perCases(false), perShared), "ms-chain": {chainCase}, "ht-single": {htCase(1), htCase(2)}, "ht-multi": {htMultiCase},
 			"handover": {handoverWorse, handoverDies, handoverFlaps}, "nat": {string(natPlain), string(natSmall)},
 		}[e.Name]
 		for _, name := range cases {

@@ -22,6 +22,7 @@ const (
 	perBursty   = "one path, bursty loss"
 	perTwoClean = "two paths, loss on the first"
 	perTwoBoth  = "two paths, loss on both"
+	perShared   = "one path, shared with a CUBIC flow"
 )
 
 // perBurst is how many packets a burst of loss takes on average.
@@ -111,6 +112,15 @@ better path alone.`}
 		r.check(got >= target.share*bound, "one path, %v %%: the product reaches %.2f of (1-p)*C; promised is %.2f", target.at, got/bound, target.share)
 		best, scheme := one.best(target.at, schemeProduct, schemeMS, schemeTCPSCTP)
 		r.check(got >= 0.95*best, "one path, %v %%: the product has %.2f of the best baseline of the run, %s", target.at, got/best, scheme)
+	}
+	shared := pick(records, perShared)
+	if len(shared) > 0 {
+		r.tables = append(r.tables, throughputTable(perShared, "loss, %", shared),
+			valueTable(perShared+": what the CUBIC flow keeps, %", "loss, %", "rival_percent", shared))
+	}
+	if shared.has(schemeProduct, 0) {
+		kept := shared.value(schemeProduct, 0, "rival_percent")
+		r.check(kept >= 40, "on a shared link, where loss is congestion, the competitor keeps %.0f %%; promised are 40 %%", kept)
 	}
 	two := pick(records, perTwoClean)
 	for _, at := range two.rates() {

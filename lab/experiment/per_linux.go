@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"sluice/lab/flow"
@@ -10,6 +11,9 @@ import (
 
 func measurePER(ctx context.Context, b *bench) error {
 	b.need(2*capacity, b.perLength())
+	if err := b.shared(ctx); err != nil {
+		return err
+	}
 	for _, name := range perCases(b.env.Quick) {
 		for _, at := range perRates(b.env.Quick) {
 			losses := perLoss(name, at/100)
@@ -33,6 +37,65 @@ func measurePER(ctx context.Context, b *bench) error {
 			}
 		}
 	}
+	return nil
+}
+
+// shared runs schemes beside a CUBIC flow over a path that loses nothing but what
+// overflows its queue.
+func (b *bench) shared(ctx context.Context) error {
+	for _, s := range append([]scheme{tcpScheme("cubic", 1), tcpScheme("bbr", 1), tcpScheme("bbr", 4), sctpScheme(true, 4)}, products()...) {
+		for run := range b.runs() {
+			r := Record{Experiment: b.name, Source: Measured, Case: perShared, Scheme: s.name, Run: run + 1, Bound: round(capacity)}
+			if err := b.besideCUBIC(ctx, &r, s); err != nil {
+				if ctx.Err() != nil {
+					return err
+				}
+				r = failed(b.env.Progress, r, err)
+			}
+			if err := b.emit(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) besideCUBIC(ctx context.Context, r *Record, s scheme) error {
+	n, err := newNetwork(link())
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	remote := netip.AddrPortFrom(n.remotes()[0].Addr(), port+1)
+	rival, err := flow.Open(ctx, flow.Options{
+		Transport: tcpScheme("cubic", 1).transport, From: n.Gateway, To: n.Collector, Remote: []netip.AddrPort{remote},
+	})
+	if err != nil {
+		return err
+	}
+	defer rival.Close()
+	sender, err := n.open(ctx, b, s)
+	if err != nil {
+		return err
+	}
+	// Long enough for both to find their share.
+	length := 2 * b.perLength()
+	rate := make(chan float64, 1)
+	begin := func() error {
+		go func() {
+			result, _ := rival.Run(ctx, length, func() error { return nil })
+			rate <- result.Series.Mean()
+		}()
+		return nil
+	}
+	result, err := follow(ctx, sender, length, []step{{do: begin}})
+	if err != nil {
+		return err
+	}
+	r.setResult(result)
+	other := <-rate
+	r.value("rival_kbs", other)
+	r.value("rival_percent", 100*other/(other+r.Mean))
 	return nil
 }
 
