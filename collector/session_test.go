@@ -130,6 +130,96 @@ func TestAlarmOvertakesBacklog(t *testing.T) {
 	}
 }
 
+// deep is a carrier over a path that queues whatever it is given.
+type deep struct{ uplink.Carrier }
+
+func (deep) LimitUnsent(int) {}
+
+// F3: a path that would take minutes of backlog in does not get it, so that an
+// alarm overtakes at once from the first frame on.
+func TestQueueInPathStaysShort(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		rate          int
+		first, longer time.Duration // than the path's delay takes an alarm, at most, in the first seconds and later
+	}{
+		{"256 kbit/s", 32_000, 500 * time.Millisecond, 250 * time.Millisecond},
+		{"2 Mbit/s", 250_000, 250 * time.Millisecond, 100 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q, out := newQueue(), newOutput("a")
+				for range 300 {
+					q.add(reading.Backfill, 2000)
+				}
+				far := startCollector(t, out)
+				defer far.stop()
+				const delay = 25 * time.Millisecond
+				p := &path{
+					link: carriertest.Link{Rate: c.rate, Delay: delay, Unsent: 1 << 30},
+					to:   far.now.Load,
+					wrap: func(c uplink.Carrier) uplink.Carrier { return deep{c} },
+				}
+				n := startUplink(q, func(o *uplink.Options) { o.MaxFrame = 256 << 10 }, p)
+				defer n.stop()
+				for i := range 25 {
+					<-time.After(237 * time.Millisecond)
+					start := time.Now()
+					q.add(reading.Alarm, 1)
+					within(t, time.Minute, "alarm", func() bool { return out.count(stream(reading.Alarm)) == i+1 })
+					limit := c.longer
+					if i < 10 {
+						limit = c.first
+					}
+					if took := time.Since(start); took > delay+limit {
+						t.Errorf("alarm %d took %v, want at most %v", i+1, took, delay+limit)
+					}
+				}
+				if q.waiting() == 0 {
+					t.Error("the backlog was gone before, so nothing was overtaken")
+				}
+			})
+		})
+	}
+}
+
+// Neither a long round trip nor an output that needs its time to make readings
+// durable keeps a path from being filled.
+func TestLongPathIsFilled(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		delay, output time.Duration
+	}{
+		{"500 ms round trip", 250 * time.Millisecond, 0},
+		{"output of 200 ms", 25 * time.Millisecond, 200 * time.Millisecond},
+		{"both", 250 * time.Millisecond, 200 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q, out := newQueue(), newOutput("a")
+				out.delay = c.output
+				for range 400 {
+					q.add(reading.Backfill, 2000)
+				}
+				far := startCollector(t, out)
+				defer far.stop()
+				p := &path{link: carriertest.Link{Rate: 250_000, Delay: c.delay}, to: far.now.Load}
+				n := startUplink(q, func(o *uplink.Options) { o.MaxFrame = 256 << 10 }, p)
+				defer n.stop()
+				<-time.After(8 * time.Second)
+				before := n.Stats().BytesOut
+				<-time.After(8 * time.Second)
+				if q.waiting() == 0 {
+					t.Fatal("the backlog was gone before the end")
+				}
+				if got := float64(n.Stats().BytesOut-before) / 8; got < 0.95*250_000 {
+					t.Errorf("%.0f bytes/s on a path of 250000", got)
+				}
+			})
+		})
+	}
+}
+
 // F7: a collector that allows little in flight is obeyed, and everything still
 // arrives on one carrier.
 func TestWindowObeyed(t *testing.T) {

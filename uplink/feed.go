@@ -50,8 +50,8 @@ func (s *session) feed(now time.Time) (wake time.Time) {
 // feedData hands a free carrier the most urgent frame, if one is due.
 func (s *session) feedData(now time.Time, l *link) (wake time.Time) {
 	plan := schedule{flush: s.opt.Flush, frameMax: max(1, min(s.opt.MaxFrame, s.frame-2*segmentHead)), window: s.window}
-	rate := l.meter.rate()
 	for !l.busy {
+		rate := l.rate()
 		var lanes [reading.Lanes]waiting
 		for i := range s.lanes {
 			ln := &s.lanes[i]
@@ -61,6 +61,14 @@ func (s *session) feedData(now time.Time, l *link) (wake time.Time) {
 		d := plan.next(now, rate, lanes)
 		if !d.send {
 			return d.wakeAt
+		}
+		if d.lane != reading.Alarm && now.Before(l.holdUntil) {
+			return l.holdUntil
+		}
+		l.pace.observe(now, l.carrier.Info())
+		if wait := l.pace.wait(now); wait > 0 && d.lane != reading.Alarm {
+			l.holdUntil = now.Add(wait)
+			return l.holdUntil
 		}
 		if !s.send(now, l, d) {
 			return wake
@@ -134,7 +142,9 @@ func (s *session) send(now time.Time, l *link, d decision) bool {
 		s.mu.Unlock()
 		data.Segments, count = nil, 0
 	}
-	s.write(now, l, wire.AppendData(l.out[:0], data))
+	frame := wire.AppendData(l.out[:0], data)
+	l.pace.sent(now, len(frame))
+	s.write(now, l, frame)
 	sp := span{prev: data.Prev, from: from, last: data.Through, count: count, bytes: len(l.out), link: l,
 		meter: l.meter.sent(now, l.flying == 0)}
 	if again {

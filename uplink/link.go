@@ -39,6 +39,8 @@ type link struct {
 	delivered bool      // something was acknowledged
 	meter     meter
 	unsent    int // what the carrier was last told to limit
+	pace      pacer
+	holdUntil time.Time // nothing but alarms goes before
 
 	flying     int       // spans in flight here
 	bytes      int       // of them
@@ -159,9 +161,18 @@ func (l *link) stuck() time.Time {
 	return time.Time{}
 }
 
+// rate is what the link delivers, in frame bytes a second, 0 if nothing is known.
+func (l *link) rate() float64 {
+	rate := l.meter.rate()
+	if path := l.pace.frameRate(); path > 0 && path < rate {
+		return path // the meter is slower to see that a path was fast for a moment only
+	}
+	return rate
+}
+
 // limitUnsent follows the link's rate, in steps that are worth telling.
 func (l *link) limitUnsent() {
-	if want := unsent(l.meter.rate()); want > l.unsent*3/2 || want < l.unsent*2/3 {
+	if want := unsent(l.rate()); want > l.unsent*3/2 || want < l.unsent*2/3 {
 		l.unsent = want
 		l.carrier.LimitUnsent(want)
 	}

@@ -36,7 +36,7 @@ func (s *session) publish(now time.Time) {
 	s.stats.Remote, s.stats.RTT, s.stats.Rate = "", 0, 0
 	switch {
 	case first != nil:
-		s.stats.Collector, s.stats.Remote, s.stats.RTT, s.stats.Rate = first.name, first.remote, first.ping, first.meter.rate()
+		s.stats.Collector, s.stats.Remote, s.stats.RTT, s.stats.Rate = first.name, first.remote, first.ping, first.rate()
 	case len(s.slots) > 0:
 		s.stats.Collector = s.slots[0].dialler.Name
 	}
@@ -105,7 +105,7 @@ func (sl *slot) view() carrierView {
 	}}
 	if l := sl.link; l != nil {
 		v.carrier, v.Remote = l.carrier, l.remote
-		v.RTT, v.Rate, v.InFlight, v.Heard = l.rtt.smoothed, l.meter.rate(), l.bytes, l.heardAt
+		v.RTT, v.Rate, v.InFlight, v.Heard = l.rtt.smoothed, l.rate(), l.bytes, l.heardAt
 		v.oldest = l.stuck()
 	}
 	return v

@@ -120,7 +120,7 @@ func (e *End) Peer() string { return e.peer }
 func (e *End) Info() uplink.Info {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return uplink.Info{Kind: "memory", Unacked: -1, BytesIn: e.bytesIn, BytesOut: e.bytesOut}
+	return uplink.Info{Kind: "memory", BytesIn: e.bytesIn, BytesOut: e.bytesOut, Unacked: e.out.unacked(), Packet: piece}
 }
 
 // LimitUnsent implements uplink.Carrier.
@@ -149,6 +149,7 @@ type half struct {
 	mu       sync.Mutex // guards what follows
 	changed  chan struct{}
 	chunks   []chunk
+	packets  []packet  // oldest first
 	free     time.Time // when the path has sent all it was given
 	isCut    bool
 	stalled  bool
@@ -161,6 +162,15 @@ type chunk struct {
 	data []byte
 	at   time.Time
 }
+
+// packet is bytes that the writer's end hears of at an instant, that they arrived.
+type packet struct {
+	bytes   int
+	ackedAt time.Time
+}
+
+// piece is how many bytes travel together.
+const piece = 1400
 
 func newHalf(l Link) *half { return &half{link: l, changed: make(chan struct{})} }
 
@@ -260,8 +270,25 @@ func (h *half) waiting() (n int) {
 	return n
 }
 
+// unacked is how many bytes a transport would not know yet to have arrived.
+func (h *half) unacked() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.forget(time.Now())
+	for _, p := range h.packets {
+		n += p.bytes
+	}
+	return n
+}
+
+// forget drops the packets that are known to have arrived. The caller holds mu.
+func (h *half) forget(now time.Time) {
+	for len(h.packets) > 0 && !h.isCut && !h.stalled && !now.Before(h.packets[0].ackedAt) {
+		h.packets = h.packets[1:]
+	}
+}
+
 func (h *half) write(p []byte, deadline func() time.Time) (n int, err error) {
-	const piece = 1400
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for len(p) > 0 {
@@ -297,6 +324,8 @@ func (h *half) write(p []byte, deadline func() time.Time) (n int, err error) {
 			h.free = h.free.Add(time.Duration(len(data)) * time.Second / time.Duration(h.link.Rate))
 		}
 		h.chunks = append(h.chunks, chunk{data: data, at: h.free.Add(h.link.Delay)})
+		h.forget(now)
+		h.packets = append(h.packets, packet{bytes: len(data), ackedAt: h.free.Add(2 * h.link.Delay)})
 		h.wake()
 		p, n = p[len(data):], n+len(data)
 	}
