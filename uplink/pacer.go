@@ -62,6 +62,9 @@ type pacer struct {
 	frame         int     // bytes of the last frame before
 	frameStart    uint64  // bytes given before it
 
+	wakeAt time.Time     // when the frame that had to wait is looked at again
+	late   time.Duration // how much later than that it was, on average: the gateway is busy
+
 	held     bool    // a frame had to wait in this round
 	roundEnd uint64  // the round is over when this much is acknowledged
 	full     float64 // the rate that the path showed when it last had grown
@@ -106,24 +109,24 @@ func (p *pacer) observe(now time.Time, info Info) {
 	m := p.marks[n-1]
 	p.marks = append(p.marks[:0], p.marks[n:]...)
 	p.sentAt = m.at
-	late := p.measureDelay(now, m, gap)
-	p.measureRate(now, m, late)
-	p.endRound(m, late)
+	queued := p.measureDelay(now, m, gap)
+	p.measureRate(now, m, queued)
+	p.endRound(m, queued)
 }
 
-// measureDelay takes in how long the first bytes of a frame took. It reports
-// whether that was so long that they must have waited in a queue.
-func (p *pacer) measureDelay(now time.Time, m mark, gap time.Duration) (late bool) {
+// measureDelay takes in how long the first bytes of a frame took, at most: they
+// may have been acknowledged at any time in the gap since the link was asked
+// before. It reports whether they must have waited in a queue.
+func (p *pacer) measureDelay(now time.Time, m mark, gap time.Duration) (queued bool) {
 	d := now.Sub(m.at)
-	if gap > max(pollMost*3/2, d/8) {
-		p.drain = p.drain || m.clear // again: nobody looked when it arrived
-		return false
-	}
 	if p.base == 0 || d < p.base || m.clear {
 		p.base, p.baseAt = d, now
 	}
 	if d <= p.base+p.base/16+time.Millisecond {
 		p.baseAt = now
+	}
+	if gap > max(pollMost*3/2, d/8) {
+		return false
 	}
 	lumps := p.take(2 * p.packet) // which one acknowledgement may be for
 	excess := d - max(p.base, p.take(m.unacked)) - lumps
@@ -135,21 +138,21 @@ func (p *pacer) measureDelay(now time.Time, m mark, gap time.Duration) (late boo
 // time, or in the time that it took to give, if that is longer
 // (draft-cheng-iccrg-delivery-rate-estimation). The most counts, as the path may
 // not have been busy all the time; but if there was a queue, it was.
-func (p *pacer) measureRate(now time.Time, m mark, late bool) {
+func (p *pacer) measureRate(now time.Time, m mark, queued bool) {
 	took := max(now.Sub(m.ackedAt), m.sending, slackLeast)
 	rate := float64(p.acked-m.acked) / took.Seconds()
 	if now.Sub(p.halfAt) > rateMemory/2 {
 		p.before, p.recent, p.halfAt = p.recent, 0, now
 	}
 	p.recent = max(p.recent, rate)
-	if late {
+	if queued {
 		p.before, p.recent = 0, rate
 	}
 }
 
 // endRound sees, once a round trip, whether the rate still grows.
-func (p *pacer) endRound(m mark, late bool) {
-	if late {
+func (p *pacer) endRound(m mark, queued bool) {
+	if queued {
 		p.flat = flatRounds
 	}
 	if m.start < p.roundEnd {
@@ -197,6 +200,10 @@ func (p *pacer) sent(now time.Time, bytes int) {
 // wait is how long to keep back what is not an alarm, 0 for not at all. The
 // carrier has been observed just now.
 func (p *pacer) wait(now time.Time) time.Duration {
+	if late := now.Sub(p.wakeAt); !p.wakeAt.IsZero() && late >= 0 {
+		p.late += (min(late, slackMost/8) - p.late) / 8
+		p.wakeAt = time.Time{}
+	}
 	if p.unacked <= 0 {
 		return 0
 	}
@@ -208,7 +215,9 @@ func (p *pacer) wait(now time.Time) time.Duration {
 		return 0
 	}
 	p.held = true
-	return min(max(pollLeast, p.take(over)), pollMost)
+	wait := min(max(pollLeast, p.take(over)), pollMost)
+	p.wakeAt = now.Add(wait)
+	return wait
 }
 
 // room is how many bytes may be unacknowledged before another frame. One packet
@@ -227,7 +236,7 @@ func (p *pacer) room() int {
 
 // slack is how long the queue in the path may be.
 func (p *pacer) slack() time.Duration {
-	return min(max(slackLeast, p.base/4, jitterGain*p.jitter), slackMost)
+	return min(max(slackLeast, p.base/4, jitterGain*p.jitter)+2*p.late, slackMost)
 }
 
 // take is how long the path takes to send some bytes.

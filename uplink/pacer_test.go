@@ -12,6 +12,8 @@ type road struct {
 	trip   time.Duration // round trip without a queue
 	jitter time.Duration // at most so much more, in turn
 	burst  int           // bytes that pass at once
+	late   time.Duration // timers are late, at most, in turn
+	timers int
 
 	out     uint64
 	free    time.Time // when the queue is empty
@@ -73,7 +75,8 @@ func (r *road) drain(p *pacer, now time.Time, span time.Duration) (end time.Time
 	for now.Before(end) {
 		p.observe(now, r.info(now))
 		if wait := p.wait(now); wait > 0 {
-			now = now.Add(wait)
+			r.timers++
+			now = now.Add(wait + r.late*time.Duration(r.timers*37%101)/100)
 			continue
 		}
 		size := max(frameLeast, int(p.rate()*occupy.Seconds()))
@@ -103,6 +106,9 @@ func TestPacer(t *testing.T) {
 		{"256 kbit/s behind a bucket", road{rate: 32e3, burst: 16 << 10}, 0.97, 600 * ms, 380 * ms},
 		{"2 Mbit/s, 60 ms", road{rate: 250e3, trip: 60 * ms}, 0.97, 220 * ms, 110 * ms},
 		{"2 Mbit/s, 60 ms and up to 60 more", road{rate: 250e3, trip: 60 * ms, jitter: 60 * ms}, 0.95, 300 * ms, 150 * ms},
+		{"2 Mbit/s, 60 ms, busy gateway", road{rate: 250e3, trip: 60 * ms, late: 60 * ms}, 0.97, 330 * ms, 200 * ms},
+		{"2 Mbit/s, 60 ms, very busy gateway", road{rate: 250e3, trip: 60 * ms, late: 150 * ms}, 0.97, 400 * ms, 200 * ms},
+		{"20 Mbit/s, 60 ms, busy gateway", road{rate: 2500e3, trip: 60 * ms, late: 60 * ms}, 0.97, 300 * ms, 200 * ms},
 		{"20 Mbit/s, 5 ms", road{rate: 2500e3, trip: 5 * ms}, 0.97, 150 * ms, 80 * ms},
 		{"20 Mbit/s, 60 ms", road{rate: 2500e3, trip: 60 * ms}, 0.97, 250 * ms, 90 * ms},
 		{"20 Mbit/s, 300 ms", road{rate: 2500e3, trip: 300 * ms}, 0.97, 550 * ms, 280 * ms},
