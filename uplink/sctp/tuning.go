@@ -117,14 +117,16 @@ func (t Tuning) apply(s *socket) error {
 	return v.applyThresholds(s)
 }
 
-// applyThresholds asks first, since the answer's length tells the layout.
+// applyThresholds asks first, since what the kernel makes of the question tells
+// the layout: one of 32 bits looks for the address elsewhere, and finds none.
 func (v timers) applyThresholds(s *socket) error {
-	size, err := s.get(optThresholds, thresholds(thresholdsSize64, 0, 0, 0))
+	size := thresholdsSize64
+	_, err := s.get(optThresholds, thresholds(size, 0, 0, 0))
 	if errors.Is(err, syscall.ENOPROTOOPT) {
 		return nil // before Linux 5.5
 	}
-	if err == nil && size != thresholdsSize64 {
-		size = thresholdsSize32
+	if errors.Is(err, syscall.ENOENT) {
+		size, err = thresholdsSize32, nil
 	}
 	if err == nil {
 		err = s.set(optThresholds, thresholds(size, v.inactive, v.failing, v.moved))
