@@ -62,9 +62,12 @@ func TestTuningIsHeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := appliance()
-	limits := thresholds(thresholdsSize64, 0, 0, 0)
-	size, err := s.get(optThresholds, limits)
+	size, err := askThresholds(s)
 	if err != nil {
+		t.Fatal(err)
+	}
+	limits := thresholds(size, 0, 0, 0)
+	if _, err := s.get(optThresholds, limits); err != nil {
 		t.Fatal(err)
 	}
 	if want := thresholds(size, v.inactive, v.failing, v.moved); !bytes.Equal(limits[size-8:size-2], want[size-8:size-2]) {

@@ -117,16 +117,11 @@ func (t Tuning) apply(s *socket) error {
 	return v.applyThresholds(s)
 }
 
-// applyThresholds asks first, since what the kernel makes of the question tells
-// the layout: one of 32 bits looks for the address elsewhere, and finds none.
+// applyThresholds sets when traffic leaves a path.
 func (v timers) applyThresholds(s *socket) error {
-	size := thresholdsSize64
-	_, err := s.get(optThresholds, thresholds(size, 0, 0, 0))
+	size, err := askThresholds(s)
 	if errors.Is(err, syscall.ENOPROTOOPT) {
 		return nil // before Linux 5.5
-	}
-	if errors.Is(err, syscall.ENOENT) {
-		size, err = thresholdsSize32, nil
 	}
 	if err == nil {
 		err = s.set(optThresholds, thresholds(size, v.inactive, v.failing, v.moved))
@@ -135,6 +130,17 @@ func (v timers) applyThresholds(s *socket) error {
 		return fmt.Errorf("set SCTP_PEER_ADDR_THLDS_V2: %w", err)
 	}
 	return nil
+}
+
+// askThresholds returns the size of the structure that the kernel wants. What it
+// makes of a question tells: one of 32 bits looks for the address elsewhere, and
+// finds none.
+func askThresholds(s *socket) (size int, err error) {
+	_, err = s.get(optThresholds, thresholds(thresholdsSize64, 0, 0, 0))
+	if errors.Is(err, syscall.ENOENT) {
+		return thresholdsSize32, nil
+	}
+	return thresholdsSize64, err
 }
 
 // floor is the least retransmission timeout for a round trip: above it by what
