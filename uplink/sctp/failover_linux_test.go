@@ -251,11 +251,13 @@ func patient() Tuning {
 	return Tuning{timers: v}
 }
 
-// SetPrimary moves the data in both directions.
+// SetPrimary moves the data in both directions, once both ends know the path.
 func TestSetPrimary(t *testing.T) {
 	way := shape{delay: 10 * time.Millisecond}
 	p := newPair(t, patient(), way, way)
-	p.await(t, "both paths confirmed", confirmed)
+	p.await(t, "both paths confirmed at both ends", func(near []uplink.PathInfo) bool {
+		return confirmed(near) && confirmed(p.far.Info().Paths)
+	})
 	go io.Copy(p.far, p.far) // echoes until closed
 	p.near.SetDeadline(time.Now().Add(20 * time.Second))
 	carried := func() (there, back [2]uint64) {
@@ -291,7 +293,7 @@ func TestSetPrimary(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("got %v there and %v back, want all on path %d", there, back, path)
+		t.Errorf("got %v there and %v back, want all on path %d; the far end's paths: %+v", there, back, path, p.far.Info().Paths)
 	}
 	await(0)
 	if err := p.near.SetPrimary(p.remote[1].Addr()); err != nil {
