@@ -36,8 +36,8 @@ type SiteOptions struct {
 	// the collector is multi-homed; empty for 127.0.0.1.
 	Reach           []string
 	Paths           []SitePath // uplink.path, in order of preference
-	Uplink          string // TOML added to the gateway's table uplink
-	CollectorTables string // TOML added to the collector's configuration
+	Uplink          string     // TOML added to the gateway's table uplink
+	CollectorTables string     // TOML added to the collector's configuration
 }
 
 // SitePath is one of a gateway's paths.
