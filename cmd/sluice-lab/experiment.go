@@ -67,8 +67,7 @@ func runExperiment(ctx context.Context, args []string, _, stderr io.Writer) erro
 		flags.PrintDefaults()
 	}
 	env := experiment.Env{Progress: stderr}
-	flags.BoolVar(&env.Quick, "quick", false, "fewer cases and shorter: whether it works, not how good it is")
-	flags.Uint64Var(&env.Seed, "seed", 1, "of every random choice")
+	choice(flags, &env)
 	flags.StringVar(&env.Results, "results", "docs/results", "folder that the results are written to")
 	cache := flags.String("cache", cacheDir, "folder for kernels")
 	arch := flags.String("arch", string(guest.AMD64), "of the guest: arm64, arm or amd64; amd64 is the fastest")
@@ -101,6 +100,14 @@ func runExperiment(ctx context.Context, args []string, _, stderr io.Writer) erro
 		errs = append(errs, e.Run(ctx, env))
 	}
 	return errors.Join(errs...)
+}
+
+// choice are the options that say what of an experiment is measured.
+func choice(flags *flag.FlagSet, env *experiment.Env) {
+	flags.BoolVar(&env.Quick, "quick", false, "fewer cases and shorter: whether it works, not how good it is")
+	flags.StringVar(&env.Case, "case", "", "only cases whose name holds this")
+	flags.StringVar(&env.Scheme, "scheme", "", "only schemes whose name holds this")
+	flags.Uint64Var(&env.Seed, "seed", 1, "of every random choice")
 }
 
 // programsDir is where a guest has the programs.
@@ -136,8 +143,7 @@ func (g *guestLab) lab(ctx context.Context, args []string, line func([]byte)) er
 func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("sluice-lab "+experiment.Command, flag.ContinueOnError)
 	env := experiment.Env{Binaries: programsDir, Dir: os.TempDir(), Progress: stderr}
-	flags.BoolVar(&env.Quick, "quick", false, "fewer cases and shorter")
-	flags.Uint64Var(&env.Seed, "seed", 1, "of every random choice")
+	choice(flags, &env)
 	name, err := named(flags, args, stderr)
 	if err != nil {
 		return err

@@ -109,7 +109,10 @@ func (g *gateway) startPaths(c *config.Gateway, secure *tls.Config, options upli
 	}
 	sender := uplink.New(options)
 	steering.Paths, steering.Changed, steering.Underlay = below.Paths, below.Changed(), below.Kind()
-	steering.DialTCP, steering.Sender = below.DialTCP, sender
+	steering.Sender = sender
+	if u.Carrier != "sctp" || steering.DialSCTP == nil {
+		steering.DialTCP = below.DialTCP
+	}
 	st := steer.New(steering)
 	g.setUplink(sender, st)
 

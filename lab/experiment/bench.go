@@ -3,8 +3,8 @@ package experiment
 import (
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"sluice/lab/flow"
@@ -55,11 +55,21 @@ func (b *bench) product(ctx context.Context, o flow.ProductOptions) (flow.Sender
 	return flow.OpenProduct(ctx, b.backlog, o)
 }
 
-// failed notes that a run could not be made: one scheme that cannot connect at
-// half of all packets lost must not end the experiment, and nobody may take its
-// absence for a result.
-func failed(w io.Writer, r Record, err error) Record {
-	fmt.Fprintf(w, "%s: %v\n", r, err)
-	r.Note = "failed: " + firstLine(err.Error())
-	return r
+// record makes one run and emits its record, if it is wanted. One that could not
+// be made is noted: a scheme that cannot connect at half of all packets lost must
+// not end the experiment, and nobody may take its absence for a result.
+func (b *bench) record(ctx context.Context, r Record, run func(*Record) error) error {
+	if !strings.Contains(r.Case, b.env.Case) || !strings.Contains(r.Scheme, b.env.Scheme) {
+		return nil
+	}
+	if err := run(&r); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		fmt.Fprintf(b.env.Progress, "%s: %v\n", r, err)
+		r.setFailed(err)
+	}
+	return b.emit(r)
 }
+
+func (r *Record) setFailed(err error) { r.Note = "failed: " + firstLine(err.Error()) }

@@ -43,6 +43,8 @@ func Find(name string) (Experiment, bool) {
 // Env is what an experiment runs in.
 type Env struct {
 	Quick    bool      // fewer cases and shorter runs: whether it works, not how good it is
+	Case     string    // only cases whose name holds this; empty for all
+	Scheme   string    // only schemes whose name holds this; empty for all
 	Seed     uint64    // of every random choice; each record bears the seed of its own run
 	Binaries string    // folder of sluice and sluice-collector, where the flows run
 	Dir      string    // folder for temporary files, where the flows run; best in memory
@@ -76,6 +78,12 @@ func (e Experiment) Run(ctx context.Context, env Env) error {
 	args := []string{Command, e.Name, "--seed", strconv.FormatUint(env.Seed, 10)}
 	if env.Quick {
 		args = append(args, "--quick")
+	}
+	if env.Case != "" {
+		args = append(args, "--case", env.Case)
+	}
+	if env.Scheme != "" {
+		args = append(args, "--scheme", env.Scheme)
 	}
 	var bad error
 	err := env.Guest(ctx, args, func(line []byte) {

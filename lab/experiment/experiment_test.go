@@ -42,7 +42,7 @@ func TestRunWritesWhatTheGuestMeasures(t *testing.T) {
 	}
 	var args []string
 	lost := Record{Experiment: "per", Source: Measured, Case: perOne, Scheme: "sctp default", At: 10, Run: 1}
-	lost = failed(io.Discard, lost, errors.New("connect: time is up\nand more"))
+	lost.setFailed(errors.New("connect: time is up\nand more"))
 	env := Env{Seed: 7, Quick: true, Results: dir, Progress: io.Discard}
 	env.Guest = func(_ context.Context, a []string, line func([]byte)) error {
 		args = a

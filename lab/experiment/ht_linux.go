@@ -31,13 +31,7 @@ func measureSingle(ctx context.Context, b *bench) error {
 			for _, s := range schemes {
 				for i := range b.runs() {
 					r := Record{Experiment: b.name, Source: Measured, Case: htCase(run), Scheme: s.name, At: float64(queue), Run: i + 1}
-					if err := b.amongCompetitors(ctx, &r, s, run, queue); err != nil {
-						if ctx.Err() != nil {
-							return err
-						}
-						r = failed(b.env.Progress, r, err)
-					}
-					if err := b.emit(r); err != nil {
+					if err := b.record(ctx, r, func(r *Record) error { return b.amongCompetitors(ctx, r, s, run, queue) }); err != nil {
 						return err
 					}
 				}

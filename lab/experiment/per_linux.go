@@ -24,13 +24,7 @@ func measurePER(ctx context.Context, b *bench) error {
 			for _, s := range perSchemes(len(losses)) {
 				for run := range b.runs() {
 					r := Record{Experiment: b.name, Source: Measured, Case: name, Scheme: s.name, At: at, Run: run + 1, Bound: round(bound)}
-					if err := b.underLoss(ctx, &r, s, losses); err != nil {
-						if ctx.Err() != nil {
-							return err
-						}
-						r = failed(b.env.Progress, r, err)
-					}
-					if err := b.emit(r); err != nil {
+					if err := b.record(ctx, r, func(r *Record) error { return b.underLoss(ctx, r, s, losses) }); err != nil {
 						return err
 					}
 				}
@@ -46,13 +40,7 @@ func (b *bench) shared(ctx context.Context) error {
 	for _, s := range append([]scheme{tcpScheme("cubic", 1), tcpScheme("bbr", 1), tcpScheme("bbr", 4), sctpScheme(true, 4)}, products()...) {
 		for run := range b.runs() {
 			r := Record{Experiment: b.name, Source: Measured, Case: perShared, Scheme: s.name, Run: run + 1, Bound: round(capacity)}
-			if err := b.besideCUBIC(ctx, &r, s); err != nil {
-				if ctx.Err() != nil {
-					return err
-				}
-				r = failed(b.env.Progress, r, err)
-			}
-			if err := b.emit(r); err != nil {
+			if err := b.record(ctx, r, func(r *Record) error { return b.besideCUBIC(ctx, r, s) }); err != nil {
 				return err
 			}
 		}

@@ -52,7 +52,7 @@ func follow(ctx context.Context, sender flow.Sender, length time.Duration, steps
 // of a run that failed.
 func (b *bench) measured(ctx context.Context, r Record, s scheme, length time.Duration, build func() (*network, error), steps func(*network) []step) error {
 	r.Experiment, r.Source, r.Scheme = b.name, Measured, s.name
-	err := func() error {
+	return b.record(ctx, r, func(r *Record) error {
 		n, err := build()
 		if err != nil {
 			return err
@@ -68,12 +68,5 @@ func (b *bench) measured(ctx context.Context, r Record, s scheme, length time.Du
 		}
 		r.setResult(result)
 		return nil
-	}()
-	if err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
-		r = failed(b.env.Progress, r, err)
-	}
-	return b.emit(r)
+	})
 }

@@ -168,7 +168,10 @@ func (s *Steer) condition(now time.Time, loss float64) pathsel.Condition {
 
 // usableVariants are the protocols that can be used now.
 func (s *Steer) usableVariants() map[string]string {
-	v := map[string]string{pathsel.TCP: s.variants[pathsel.TCP]}
+	v := map[string]string{}
+	if s.opt.DialTCP != nil {
+		v[pathsel.TCP] = s.variants[pathsel.TCP]
+	}
 	if s.attempt.state == attemptJoined {
 		v[pathsel.SCTP] = "tuned"
 	}
@@ -177,7 +180,7 @@ func (s *Steer) usableVariants() map[string]string {
 
 // effective is the protocol that carries: SCTP if it is wanted and there.
 func (s *Steer) effective() string {
-	if s.scheme.Protocol == pathsel.SCTP && s.attempt.state == attemptJoined {
+	if s.opt.DialTCP == nil || s.scheme.Protocol == pathsel.SCTP && s.attempt.state == attemptJoined {
 		return pathsel.SCTP
 	}
 	return pathsel.TCP

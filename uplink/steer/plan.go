@@ -58,7 +58,7 @@ func (s *Steer) plan(now time.Time) {
 		}
 	}
 	for _, t := range s.tracks {
-		if !t.Up {
+		if !t.Up || s.opt.DialTCP == nil {
 			continue
 		}
 		chosen := protocol == pathsel.TCP && t.Name == s.hysteresis.Current()

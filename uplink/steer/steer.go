@@ -82,7 +82,7 @@ type Options struct {
 	NoSCTP   string
 	// Underlay says what SCTP goes over, "tunnel" or "bare"; for the status.
 	Underlay string
-	// DialTCP opens a connection by a path.
+	// DialTCP opens a connection by a path; nil for SCTP alone.
 	DialTCP func(ctx context.Context, path string) (uplink.Carrier, error)
 	// Collector tells people where carriers lead: "collector.example.org:7443".
 	Collector string

@@ -523,3 +523,24 @@ func (w *world) delivers() bool {
 	defer w.mu.Unlock()
 	return time.Since(w.lastTime) < 50*time.Millisecond
 }
+
+// Without TCP, SCTP follows the paths alone, and loss brings no other protocol.
+func TestSCTPAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startWith(t, pathsel.Paper(), func(o *Options) { o.DialTCP = nil }, wifi(), cell())
+		w.loaded()
+		wlan := w.radio("wlan0")
+		w.want("sctp wlan0")
+		w.set(func() { wlan.loss = 0.2 })
+		wait(2 * time.Minute)
+		w.set(func() { wlan.dead = true })
+		w.await("sctp wwan1", 5*time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, s := range w.slots {
+			if strings.HasPrefix(s.Name, "tcp") {
+				t.Errorf("slot %s is planned", s.Name)
+			}
+		}
+	})
+}
