@@ -11,6 +11,7 @@ const (
 	lossMemory   = 30 * time.Second      // of the last loss
 	queuePackets = 4                     // what every further carrier keeps in the queue by itself
 	packet       = 1500                  // bytes
+	lossesKept   = 16                    // the latest losses count most
 )
 
 // Congestion tells loss that is congestion from loss that is chance. A queue
@@ -28,8 +29,7 @@ func NewCongestion() *Congestion {
 	return &Congestion{shortest: trough{peak{window: queueMemory}}}
 }
 
-// Observe enters the round trip of the carrier that sends, as its transport
-// smooths it, and what was sent and lost since the last call.
+// Observe enters the round trip of the path that carries data, smoothed, and what was sent and lost since the last call.
 func (c *Congestion) Observe(now time.Time, rtt time.Duration, counts Counts) {
 	if rtt <= 0 {
 		return
@@ -41,7 +41,9 @@ func (c *Congestion) Observe(now time.Time, rtt time.Duration, counts Counts) {
 	if now.Sub(c.lastLoss) > lossMemory {
 		c.atLoss = rtt.Seconds()
 	}
-	c.atLoss += (rtt.Seconds() - c.atLoss) / 8
+	// Each loss counts the same: the few of an overflow some seconds ago are soon
+	// outnumbered by those of a link that has turned bad.
+	c.atLoss += (rtt.Seconds() - c.atLoss) * min(1, float64(counts.Lost)/lossesKept)
 	c.lastLoss = now
 }
 

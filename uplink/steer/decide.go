@@ -11,7 +11,7 @@ const (
 	calmMost = 10 * time.Minute // of waiting for it to last
 	calmMin  = time.Minute
 	patience = time.Second      // with a preferred path that has only just come up
-	askedFor = 5 * time.Second  // where few packets are sent, no rate may ever be full
+	askedFor = 2 * time.Second  // where few packets get through, no rate is full soon
 	relaxAll = 10 * time.Second // between looks at whether fewer carriers do
 	// relaxSpare times the loss, and fewer carriers would still do: loss rates are
 	// never steady.

@@ -13,7 +13,9 @@ const (
 	fullLeast = 8 << 10
 	// fullFor is how long it must be so for one measurement of the rate.
 	fullFor = 2 * time.Second
-	segment = 1400 // bytes, a usual one
+	// freshProbe is how long an answer tells of the queue of now.
+	freshProbe = 300 * time.Millisecond
+	segment    = 1400 // bytes, a usual one
 	// turnFor after a change of primary, chunks are sent again that were lost on
 	// the path before.
 	turnFor = time.Second
@@ -72,9 +74,21 @@ func (s *Steer) measure(now time.Time) {
 	}
 	if t := s.track(current); t != nil {
 		s.counts = t.counts
-		s.congestion.Observe(now, t.rtt, t.counts)
+		s.congestion.Observe(now, s.queueing(now, t), t.counts)
 		s.measureLoad(now, t, flying, out)
 	}
+}
+
+// queueing is the round trip that shows a queue, 0 if it is not known. SCTP's own
+// does not: under loss the kernel measures it rarely, and what it smooths is old.
+func (s *Steer) queueing(now time.Time, t *track) time.Duration {
+	if s.effective() != pathsel.SCTP || !t.echoes {
+		return t.rtt
+	}
+	if now.Sub(t.probes.Last) > freshProbe {
+		return 0
+	}
+	return t.probes.RTT
 }
 
 // countsOf returns what a carrier sent and lost since the last step. Where the

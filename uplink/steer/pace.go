@@ -61,6 +61,9 @@ func (s *Steer) interval(now time.Time, t *track) time.Duration {
 		}
 		return metered(paceLossy, paceIdleMetered)
 	}
+	if t.Name == s.hysteresis.Current() && !s.asked.at.IsZero() {
+		return paceDoubt // whether a queue stands there
+	}
 	if standing := s.probation.Standing(now, t.Name); !standing.Passed {
 		if standing.Good < standing.Need {
 			return paceSoon
