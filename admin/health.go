@@ -54,6 +54,9 @@ func Judge(s *Status, flush time.Duration) Health {
 			bad("nothing was acknowledged for %s although the link is up and %d readings wait", short(still), waiting)
 		}
 	}
+	if len(u.Paths) == 0 && u.Choice != "" {
+		warn("%s", u.Choice)
+	}
 	for i := range u.Paths {
 		if p := &u.Paths[i]; !p.Usable && s.Time.Sub(p.Since) > linkLate {
 			warn("path %s is %s%s", p.Name, p.state(), because(p.Reason))

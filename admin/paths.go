@@ -51,6 +51,9 @@ func noPaths(u *Uplink) string {
 	if !u.Configured {
 		return "the uplink is off: name a collector under [uplink]\n"
 	}
+	if u.Choice != "" {
+		return printable(u.Choice) + "\n"
+	}
 	return "no paths are configured: the gateway goes wherever the system's route leads; add [[uplink.path]] to choose\n"
 }
 

@@ -26,6 +26,8 @@ func TestWritePaths(t *testing.T) {
 	paths := func(b *bytes.Buffer) error { return WritePaths(b, &s) }
 	switches := func(b *bytes.Buffer) error { return WriteSwitches(b, &s) }
 	check("no paths", paths, "no paths are configured: the gateway goes wherever the system's route leads; add [[uplink.path]] to choose")
+	s.Uplink.Choice = "the paths cannot be used: not permitted"
+	check("paths refused", paths, "the paths cannot be used: not permitted")
 	s.Uplink.Paths = []Path{
 		{Name: "wlan0", Up: true, Usable: true, Primary: true, LossLast: 2.5, LossMax: 10, Score: 4.375, RTTSeconds: 0.0123, SentBytes: 1500, Since: noon().Add(-90 * time.Second), Reason: "lowest score"},
 		{Name: "wwan0", Up: true, Reason: "no probe was answered for 5 s", Probation: 3, ProbationNeed: 5},

@@ -43,6 +43,9 @@ func (g *gateway) status() admin.Status {
 		if st := g.steer.Load(); st != nil {
 			pathStatus(&s.Uplink, st.Snapshot())
 		}
+		if refused := g.pathsRefused.Load(); refused != nil {
+			s.Uplink.Choice = *refused
+		}
 	}
 	var flush time.Duration
 	if c != nil { // as long as the first apply goes on

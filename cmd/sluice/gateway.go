@@ -38,9 +38,11 @@ type gateway struct {
 	// decoding is what the decoder's rules were made from.
 	decoding string
 
-	sender  atomic.Pointer[uplink.Sender] // nil while there is none
-	steer   atomic.Pointer[steer.Steer]   // nil while there is none, or paths are not known
-	commits commitWatch
+	sender atomic.Pointer[uplink.Sender] // nil while there is none
+	steer  atomic.Pointer[steer.Steer]   // nil while there is none, or paths are not known
+	// pathsRefused is why configured paths are not used; nil or empty if they are.
+	pathsRefused atomic.Pointer[string]
+	commits      commitWatch
 
 	// mu guards what follows, which the status reads: of the parts, what runs.
 	mu      sync.Mutex

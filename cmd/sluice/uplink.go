@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"math/rand/v2"
 	"path"
 	"time"
@@ -49,8 +48,15 @@ func (g *gateway) startUplink(c *config.Gateway) (func(), error) {
 		Correct:    g.clock.Correct,
 		Logger:     g.log,
 	}
+	refused := ""
 	if len(u.Paths) > 0 {
-		return g.startPaths(c, secure, options)
+		stop, err := g.startPaths(c, secure, options)
+		if err == nil {
+			return stop, nil
+		}
+		// A gateway that delivers by one way is better than one that does not.
+		refused = "the paths cannot be used: " + err.Error()
+		g.log.Error("readings go over TCP wherever the route leads", "reason", refused)
 	}
 	var dialers []uplink.Dialer
 	for _, address := range u.Collectors {
@@ -61,6 +67,7 @@ func (g *gateway) startUplink(c *config.Gateway) (func(), error) {
 	options.Slots = []uplink.Slot{{Name: "tcp", Dialers: dialers}}
 	sender := uplink.New(options)
 	g.setUplink(sender, nil)
+	g.pathsRefused.Store(&refused)
 	stop := background(g.log, "uplink", sender.Run)
 	return func() {
 		stop()
@@ -100,7 +107,7 @@ func (g *gateway) startPaths(c *config.Gateway, secure *tls.Config, options upli
 				return below.Ask(ctx, req)
 			}})
 		if err != nil {
-			return nil, fmt.Errorf("tunnels: %w; or write underlay = \"bare\"", err)
+			way.Tunnels, steering.NoSCTP = nil, "no tunnels for SCTP: "+err.Error()
 		}
 	}
 	below = underlay.New(way)
@@ -153,4 +160,5 @@ func collectors(u *config.Uplink, name string) []string {
 func (g *gateway) setUplink(sender *uplink.Sender, st *steer.Steer) {
 	g.sender.Store(sender)
 	g.steer.Store(st)
+	g.pathsRefused.Store(nil)
 }

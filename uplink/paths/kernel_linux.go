@@ -31,6 +31,9 @@ type linux struct {
 var _ kernel = (*linux)(nil)
 
 func openKernel(opt Options) (kernel, error) {
+	if err := mayMark(opt.Mark); err != nil {
+		return nil, err
+	}
 	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
@@ -49,6 +52,19 @@ func openKernel(opt Options) (kernel, error) {
 		tables:     [2]int{opt.Table, opt.Table + uplinksMost},
 		priorities: [2]int{opt.Priority, opt.Priority + priorities},
 	}, nil
+}
+
+// mayMark says whether this process may do what all of this needs.
+func mayMark(mark uint32) error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open socket: %w", err)
+	}
+	defer unix.Close(s)
+	if err := unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_MARK, int(mark)); err != nil {
+		return fmt.Errorf("mark a socket: %w: run as root, or with CAP_NET_ADMIN", err)
+	}
+	return nil
 }
 
 func (k *linux) changed() <-chan struct{} { return k.wake.woken }
