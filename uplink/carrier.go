@@ -24,12 +24,11 @@ type Carrier interface {
 // Info is what is known of a carrier. What a carrier cannot tell is zero, except
 // where a note says otherwise.
 type Info struct {
-	Kind        string        // "tcp", "sctp"
-	Congestion  string        // the congestion control in use, "bbr"
-	RTT         time.Duration // smoothed round trip, as the transport measures it; of the primary path
-	Retransmits uint64        // segments sent again
-	BytesIn     uint64        // on the socket, so with encryption
-	BytesOut    uint64
+	Kind       string        // "tcp", "sctp"
+	Congestion string        // the congestion control in use, "bbr"
+	RTT        time.Duration // smoothed round trip, as the transport measures it; of the primary path
+	BytesIn    uint64        // on the socket, so with encryption
+	BytesOut   uint64
 
 	// Sent and Resent count segments or chunks with data, ever: those sent for
 	// the first time, and retransmissions. Their differences over a time give

@@ -78,7 +78,7 @@ func (p *page) status() Status {
 			LastSeen: s.LastSeen, Carriers: []CarrierStatus{}}
 		for _, c := range s.Carriers {
 			g.Carriers = append(g.Carriers, CarrierStatus{Kind: c.Kind, Remote: c.Remote, RTT: c.RTT.Seconds(),
-				Retransmits: c.Retransmits, BytesIn: c.BytesIn, BytesOut: c.BytesOut})
+				Retransmits: c.Resent, BytesIn: c.BytesIn, BytesOut: c.BytesOut})
 		}
 		for i, l := range s.Lanes {
 			lane := reading.Lane(i).String()

@@ -262,7 +262,7 @@ func (a *Association) Info() uplink.Info {
 	info.RTT = time.Duration(st.primary.srtt) * a.tick
 	info.Unacked = a.unacked(st)
 	if c, err := a.sock.counters(); err == nil {
-		info.Sent, info.Resent, info.Retransmits = c.sent, c.resent, c.resent
+		info.Sent, info.Resent = c.sent, c.resent
 	}
 	peers, err := a.sock.addresses(optPeerAddrs)
 	if err != nil {

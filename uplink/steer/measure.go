@@ -15,7 +15,6 @@ const (
 	fullFor = 2 * time.Second
 	// freshProbe is how long an answer tells of the queue of now.
 	freshProbe = 300 * time.Millisecond
-	segment    = 1400 // bytes, a usual one
 	// turnFor after a change of primary, chunks are sent again that were lost on
 	// the path before.
 	turnFor = time.Second
@@ -42,7 +41,7 @@ func (s *Steer) measure(now time.Time) {
 		if c.Info.Sent < last.Sent || c.Info.BytesOut < last.BytesOut || c.Info.BytesIn < last.BytesIn {
 			last = uplink.Info{} // another carrier than before
 		}
-		counts := countsOf(c.Info, last)
+		counts := pathsel.Counts{Sent: c.Info.Sent - last.Sent, Lost: less(c.Info.Resent, last.Resent)}
 		if c.Kind == pathsel.SCTP && now.Sub(s.turned) < turnFor {
 			counts.Lost = 0 // what the path before has lost is sent again over this one
 		}
@@ -89,15 +88,6 @@ func (s *Steer) queueing(now time.Time, t *track) time.Duration {
 		return 0
 	}
 	return t.probes.RTT
-}
-
-// countsOf returns what a carrier sent and lost since the last step. Where the
-// kernel counts no segments with data, full ones are assumed.
-func countsOf(now, last uplink.Info) pathsel.Counts {
-	if now.Sent == 0 {
-		return pathsel.Counts{Sent: now.BytesOut/segment - last.BytesOut/segment, Lost: less(now.Retransmits, last.Retransmits)}
-	}
-	return pathsel.Counts{Sent: now.Sent - last.Sent, Lost: less(now.Resent, last.Resent)}
 }
 
 // believable says whether what a carrier heard was heard over its path. What

@@ -86,7 +86,6 @@ func measure(c *net.TCPConn, info *uplink.Info) {
 			return
 		}
 		info.RTT = time.Duration(t.Rtt) * time.Microsecond
-		info.Retransmits = uint64(t.Total_retrans)
 		// The kernel counts a retransmission as sent once more.
 		info.Resent = uint64(t.Total_retrans)
 		info.Sent = uint64(t.Data_segs_out) - min(uint64(t.Data_segs_out), info.Resent)
