@@ -83,7 +83,10 @@ func (s *Steer) publish(now time.Time) {
 	var changed *Switch
 	if w := (way{s.effective(), s.hysteresis.Current(), s.effectiveScheme().Carriers}); w != s.way && w.path != "" {
 		changed = &Switch{At: now, From: s.way.String(), To: w.String(), FromScore: score(paths, s.way.path), ToScore: score(paths, w.path), Reason: s.cause}
-		if s.way.path == "" {
+		// TCP, which is there sooner, is only the beginning of SCTP.
+		begins := s.way.path == "" || !s.begun && w == (way{pathsel.SCTP, s.way.path, 1})
+		s.begun = s.way.path != ""
+		if begins {
 			s.log.Info("first way", "to", changed.To, "reason", s.cause)
 			changed = nil
 		} else {

@@ -126,6 +126,7 @@ type Steer struct {
 	decision pathsel.Decision // about the path, the latest
 	cause    string           // of the change of way that comes next
 	way      way              // in effect
+	begun    bool             // another than the first has been
 	since    time.Time        // of way
 	reason   string           // of way
 	planned  string           // the last plan, in a form to compare
