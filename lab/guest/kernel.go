@@ -19,8 +19,9 @@ type kernel struct {
 	modules string // folder with modules.dep
 }
 
-// archiveURL is Debian's archive, for machines that do not know it.
-const archiveURL = "http://deb.debian.org/debian"
+// archiveVariable in the environment is the address of a mirror of Debian's
+// archive, for machines whose apt knows none.
+const archiveVariable = "DEBIAN_ARCHIVE"
 
 // archiveKeys is where Debian's package debian-archive-keyring puts the keys.
 const archiveKeys = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -169,7 +170,8 @@ type apt struct {
 }
 
 // setUp makes the folders and says where packages come from: the archive and the
-// release of this machine if it is a Debian, else Debian's stable release.
+// release of this machine if it is a Debian, else the stable release of the
+// archive in archiveVariable.
 func (a apt) setUp(ctx context.Context) error {
 	for _, dir := range []string{"lists/partial", "cache/archives/partial", "state", "etc"} {
 		if err := os.MkdirAll(filepath.Join(a.work, dir), 0o755); err != nil {
@@ -183,14 +185,19 @@ func (a apt) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	url, suite := archiveURL, "stable"
+	url, suite := os.Getenv(archiveVariable), "stable"
 	if id, codename := osRelease(string(release)); id == "debian" && codename != "" {
 		suite = codename
 		out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Identifier: Packages").Output()
 		if err != nil {
 			return fmt.Errorf("ask apt for its archives: %w", err)
 		}
-		url = mirror(string(out), suite)
+		if known := mirror(string(out), suite); known != "" {
+			url = known
+		}
+	}
+	if url == "" {
+		return fmt.Errorf("apt on this machine knows no archive of Debian's: put the address of a mirror, as debian.org lists them, into the environment as %s", archiveVariable)
 	}
 	line := fmt.Sprintf("deb [signed-by=%s] %s %s main\n", archiveKeys, url, suite)
 	return os.WriteFile(filepath.Join(a.work, "etc/sources.list"), []byte(line), 0o644)
@@ -212,14 +219,14 @@ func osRelease(text string) (id, codename string) {
 }
 
 // mirror returns from where apt takes the main packages of a release: the first
-// of its targets, lines "URL release component", or Debian's own address.
+// of its targets, lines "URL release component"; empty if there is none.
 func mirror(targets, suite string) string {
 	for line := range strings.Lines(targets) {
 		if f := strings.Fields(line); len(f) == 3 && f[1] == suite && f[2] == "main" && strings.HasPrefix(f[0], "http") {
 			return f[0]
 		}
 	}
-	return archiveURL
+	return ""
 }
 
 // run runs one of apt's programs on the state of its own, in its folder.
