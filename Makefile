@@ -44,7 +44,7 @@ tools: # what the tests need from Debian's packages
 	command -v qemu-system-x86_64 >/dev/null || missing="$$missing qemu-system-x86"; \
 	command -v xz >/dev/null || missing="$$missing xz-utils"; \
 	test -f /usr/share/keyrings/debian-archive-keyring.gpg || missing="$$missing debian-archive-keyring"; \
-	for tool in $(LABTOOLS); do command -v $$tool >/dev/null || missing="$$missing ns2"; done; \
+	command -v ns >/dev/null || missing="$$missing ns2"; \
 	test -z "$$missing" && exit 0; \
 	if [ "$$(id -u)" = 0 ]; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing; \
@@ -78,7 +78,6 @@ test-kill: ## the promises under hundreds of kills and a link cut for a minute
 bench: build ## figures of this machine, as a table and as JSON lines
 	@bin/sluice-lab bench
 
-lab: LABTOOLS := ns
 lab: tools build ## the experiments on lossy and changing links, into docs/results; takes hours
 	@bin/sluice-lab run all
 

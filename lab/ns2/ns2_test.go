@@ -89,7 +89,7 @@ func FuzzReadTrace(f *testing.F) {
 // TestScripts runs each script for a short time.
 func TestScripts(t *testing.T) {
 	if _, err := exec.LookPath("ns"); err != nil {
-		t.Skip("needs ns 2.35 (apt-get install ns2): make lab installs it")
+		t.Skip("needs ns 2.35 (apt-get install ns2): make test installs it")
 	}
 	for _, protocol := range []string{TCPDefault, TCP, SCTP, SCTPDefault} {
 		trace, err := HTSingle(t.Context(), protocol, 1, 5, 1, 2*time.Second)
