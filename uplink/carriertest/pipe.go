@@ -118,9 +118,10 @@ func (e *End) Peer() string { return e.peer }
 
 // Info implements uplink.Carrier.
 func (e *End) Info() uplink.Info {
+	unacked := e.out.unacked() // first: a write holds its half and asks for the deadline
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return uplink.Info{Kind: "memory", BytesIn: e.bytesIn, BytesOut: e.bytesOut, Unacked: e.out.unacked(), Packet: piece}
+	return uplink.Info{Kind: "memory", BytesIn: e.bytesIn, BytesOut: e.bytesOut, Unacked: unacked, Packet: piece}
 }
 
 // LimitUnsent implements uplink.Carrier.
