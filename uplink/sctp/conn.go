@@ -2,11 +2,11 @@ package sctp
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net/netip"
 	"time"
 
 	"sluice/uplink"
+	"sluice/uplink/secure"
 )
 
 // Conn is a carrier over one association.
@@ -20,11 +20,11 @@ var _ uplink.Carrier = (*Conn)(nil)
 
 // newConn takes a connection whose handshake is done.
 func newConn(c *tls.Conn, a *Association) (*Conn, error) {
-	certs := c.ConnectionState().PeerCertificates
-	if len(certs) == 0 || certs[0].Subject.CommonName == "" {
-		return nil, fmt.Errorf("certificate of %s: no common name: issue one that names the peer", a.remote)
+	peer, err := secure.Peer(c)
+	if err != nil {
+		return nil, err
 	}
-	return &Conn{Conn: c, assoc: a, peer: certs[0].Subject.CommonName}, nil
+	return &Conn{Conn: c, assoc: a, peer: peer}, nil
 }
 
 // Peer is the common name in the other end's certificate.
@@ -60,12 +60,3 @@ func (c *Conn) Events() <-chan Event { return c.assoc.Events() }
 // Close ends the association without TLS's close notify, which would block while
 // the peer takes nothing in; the session protocol says goodbye itself.
 func (c *Conn) Close() error { return c.assoc.Close() }
-
-// harden returns a copy of a TLS configuration with what every carrier needs.
-func harden(c *tls.Config) *tls.Config {
-	c = c.Clone()
-	c.MinVersion = tls.VersionTLS13
-	// A frame becomes few messages: records of a packet each would only add bytes.
-	c.DynamicRecordSizingDisabled = true
-	return c
-}

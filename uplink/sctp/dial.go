@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"sluice/uplink/secure"
 )
 
 // Options configures a dialled carrier.
@@ -29,7 +31,7 @@ type Options struct {
 // Dial opens a carrier, and gives up when ctx ends: the kernel repeats its
 // request until then, on all paths in turn.
 func Dial(ctx context.Context, opt Options) (*Conn, error) {
-	config := harden(opt.TLS)
+	config := secure.Config(opt.TLS)
 	if config.ServerName == "" && len(opt.Remote) > 0 {
 		config.ServerName = opt.Remote[0].Addr().Unmap().String()
 	}
@@ -37,12 +39,12 @@ func Dial(ctx context.Context, opt Options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	secure := tls.Client(a, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	encrypted := tls.Client(a, config)
+	if err := encrypted.HandshakeContext(ctx); err != nil {
 		a.Close()
 		return nil, fmt.Errorf("tls handshake with %s: %w", a.remote, err)
 	}
-	c, err := newConn(secure, a)
+	c, err := newConn(encrypted, a)
 	if err != nil {
 		a.Close()
 		return nil, err

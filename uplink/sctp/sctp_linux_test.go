@@ -18,6 +18,7 @@ import (
 
 	"sluice/uplink"
 	"sluice/uplink/carriertest"
+	"sluice/uplink/secure"
 )
 
 // authority signs certificates for tests.
@@ -73,7 +74,7 @@ func (a *authority) issue(t testing.TB, name string) tls.Certificate {
 // ends are a listener and what dials it.
 type ends struct {
 	*twoPaths
-	listener *Listener
+	listener *secure.Listener
 	config   *tls.Config // the gateway's
 }
 

@@ -4,12 +4,12 @@ package tcp
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
 
 	"sluice/uplink"
+	"sluice/uplink/secure"
 )
 
 const (
@@ -31,11 +31,11 @@ var _ uplink.Carrier = (*Conn)(nil)
 
 // newConn takes a connection whose handshake is done.
 func newConn(c *tls.Conn, raw *meter, congestion string) (*Conn, error) {
-	certs := c.ConnectionState().PeerCertificates
-	if len(certs) == 0 || certs[0].Subject.CommonName == "" {
-		return nil, fmt.Errorf("certificate of %s: no common name: issue one that names the peer", raw.RemoteAddr())
+	peer, err := secure.Peer(c)
+	if err != nil {
+		return nil, err
 	}
-	return &Conn{Conn: c, raw: raw, peer: certs[0].Subject.CommonName, congestion: congestion}, nil
+	return &Conn{Conn: c, raw: raw, peer: peer, congestion: congestion}, nil
 }
 
 // Peer is the common name in the other end's certificate.
@@ -74,15 +74,6 @@ func (m *meter) Write(p []byte) (int, error) {
 	n, err := m.TCPConn.Write(p)
 	m.out.Add(uint64(n))
 	return n, err
-}
-
-// harden returns a copy of a TLS configuration with what every carrier needs.
-func harden(c *tls.Config) *tls.Config {
-	c = c.Clone()
-	c.MinVersion = tls.VersionTLS13
-	// Frames are written whole: small records would only add bytes.
-	c.DynamicRecordSizingDisabled = true
-	return c
 }
 
 // prepare sets the options of a connection and returns the congestion control in

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/uplink"
+	"sluice/uplink/secure"
 )
 
 // DefaultUserTimeout is how long sent bytes may stay unacknowledged before the
@@ -60,16 +61,16 @@ func Dial(ctx context.Context, opt Options) (uplink.Carrier, error) {
 		raw.Close()
 		return nil, fmt.Errorf("prepare connection to %s: %w", opt.Address, err)
 	}
-	config := harden(opt.TLS)
+	config := secure.Config(opt.TLS)
 	if config.ServerName == "" {
 		config.ServerName = host
 	}
-	secure := tls.Client(raw, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	encrypted := tls.Client(raw, config)
+	if err := encrypted.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		return nil, fmt.Errorf("tls handshake with %s: %w", opt.Address, err)
 	}
-	c, err := newConn(secure, raw, congestion)
+	c, err := newConn(encrypted, raw, congestion)
 	if err != nil {
 		raw.Close()
 		return nil, err

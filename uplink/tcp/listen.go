@@ -3,129 +3,33 @@ package tcp
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
-	"time"
 
 	"sluice/uplink"
+	"sluice/uplink/secure"
 )
 
-const (
-	handshakeTimeout = 10 * time.Second
-	handshakesMost   = 256 // at once; more wait in the kernel's queue
-	acceptRetry      = 100 * time.Millisecond
-)
-
-// Listener accepts carriers of peers that proved who they are.
-type Listener struct {
-	plain  *net.TCPListener
-	config *tls.Config
-	log    *slog.Logger
-	ready  chan uplink.Carrier
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-}
-
-// Listen listens on address. The configuration holds the collector's certificate
-// and, in ClientCAs, the authorities that may sign gateways'; a peer without a
-// certificate of theirs is turned away during the handshake.
-func Listen(address string, config *tls.Config, log *slog.Logger) (*Listener, error) {
-	if config.ClientCAs == nil {
-		return nil, fmt.Errorf("listen on %s: no authority for gateways' certificates is set", address)
-	}
+// Listen listens on address for peers with a certificate of the authorities in
+// the configuration; see secure.Listen.
+func Listen(address string, config *tls.Config, log *slog.Logger) (*secure.Listener, error) {
 	plain, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err // names the operation and the address
 	}
-	config = harden(config)
-	config.ClientAuth = tls.RequireAndVerifyClientCert
-	l := &Listener{plain: plain.(*net.TCPListener), config: config, log: log, ready: make(chan uplink.Carrier)}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.wg.Go(l.accept)
-	return l, nil
+	return secure.Listen(plain, config, take, log)
 }
 
-// Addr is where the listener listens.
-func (l *Listener) Addr() net.Addr { return l.plain.Addr() }
-
-// Accept returns the next carrier, or an error that wraps net.ErrClosed after
-// Close.
-func (l *Listener) Accept() (uplink.Carrier, error) {
-	select {
-	case c := <-l.ready:
-		return c, nil
-	case <-l.ctx.Done():
-		return nil, fmt.Errorf("accept on %s: %w", l.Addr(), net.ErrClosed)
-	}
-}
-
-// Close ends Accept and all handshakes. Accepted carriers stay.
-func (l *Listener) Close() error {
-	l.cancel()
-	err := l.plain.Close()
-	l.wg.Wait()
-	if errors.Is(err, net.ErrClosed) {
-		return nil // closed before
-	}
-	return err
-}
-
-// accept shakes hands with many peers at once, so that a slow one delays none.
-func (l *Listener) accept() {
-	slots := make(chan struct{}, handshakesMost)
-	for {
-		select {
-		case slots <- struct{}{}:
-		case <-l.ctx.Done():
-			return
-		}
-		plain, err := l.plain.AcceptTCP()
-		if err != nil {
-			<-slots
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			// Out of descriptors, most likely: it passes.
-			l.log.Error("accept connection", "address", l.Addr().String(), "error", err)
-			select {
-			case <-time.After(acceptRetry):
-			case <-l.ctx.Done():
-				return
-			}
-			continue
-		}
-		l.wg.Go(func() {
-			c, err := l.shake(plain)
-			<-slots
-			if err != nil {
-				plain.Close()
-				l.log.Warn("connection not taken", "remote", plain.RemoteAddr().String(), "error", err)
-				return
-			}
-			select {
-			case l.ready <- c:
-			case <-l.ctx.Done():
-				c.Close()
-			}
-		})
-	}
-}
-
-func (l *Listener) shake(plain *net.TCPConn) (*Conn, error) {
-	ctx, cancel := context.WithTimeout(l.ctx, handshakeTimeout)
-	defer cancel()
-	congestion, err := prepare(plain, DefaultUserTimeout)
+func take(ctx context.Context, plain net.Conn, config *tls.Config) (uplink.Carrier, error) {
+	raw := &meter{TCPConn: plain.(*net.TCPConn)}
+	congestion, err := prepare(raw.TCPConn, DefaultUserTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("prepare connection: %w", err)
 	}
-	raw := &meter{TCPConn: plain}
-	secure := tls.Server(raw, l.config)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	c := tls.Server(raw, config)
+	if err := c.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("tls handshake: %w", err)
 	}
-	return newConn(secure, raw, congestion)
+	return newConn(c, raw, congestion)
 }

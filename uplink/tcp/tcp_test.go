@@ -21,6 +21,7 @@ import (
 
 	"sluice/uplink"
 	"sluice/uplink/carriertest"
+	"sluice/uplink/secure"
 	"sluice/uplink/tcp"
 )
 
@@ -74,7 +75,7 @@ func (a *authority) issue(t *testing.T, name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-func listen(t *testing.T, a *authority) *tcp.Listener {
+func listen(t *testing.T, a *authority) *secure.Listener {
 	t.Helper()
 	l, err := tcp.Listen("127.0.0.1:0", &tls.Config{
 		Certificates: []tls.Certificate{a.issue(t, "collector-1")}, ClientCAs: a.pool,
