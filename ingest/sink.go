@@ -17,7 +17,9 @@ import (
 // done is called, in that order. The sink owns b's readings from the call on.
 //
 // Append blocks while the sink's queue is full, until ctx ends; then it returns
-// ErrBusy and never calls done.
+// ErrBusy and never calls done. A sender who has been refused something, and will
+// send it again, cancels ctx with a cause: what it has appended behind is then
+// refused as well, except for alarms, as far as it is not on its way to the disk.
 type Sink interface {
 	Append(ctx context.Context, b reading.Batch, done func(error)) error
 }

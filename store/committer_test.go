@@ -23,7 +23,7 @@ func TestCommitThatFailedAfterAllIsNotDoubled(t *testing.T) {
 		})
 		<-s.stopped
 
-		es := []entry{{Batch: batch(reading.Live, 3, 3), bytes: 100}}
+		es := []entry{{Batch: batch(reading.Live, 3, 3), ctx: t.Context(), bytes: 100}}
 		p := s.c.planner.prepare(es, &s.c.state, s.c.receipts, &s.opt, 1<<20, 1<<20)
 		var made change
 		id, err := s.db.Load().update(func(tx *bbolt.Tx) error {
@@ -59,7 +59,7 @@ func TestGroupBehindAFailingCommitIsRefused(t *testing.T) {
 	mustPut(t, s, batch(reading.Live, 0, 1))
 	results := make(chan error, 1)
 	s.group.mu.Lock()
-	s.group.entries = append(s.group.entries, entry{Batch: batch(reading.Live, 1, 1), done: func(err error) { results <- err }})
+	s.group.entries = append(s.group.entries, entry{Batch: batch(reading.Live, 1, 1), ctx: t.Context(), done: func(err error) { results <- err }})
 	s.group.mu.Unlock()
 	s.refuse()
 	if err := <-results; !errors.Is(err, ErrClosed) {

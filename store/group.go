@@ -19,6 +19,7 @@ const (
 // entry is one batch on its way to the disk.
 type entry struct {
 	reading.Batch
+	ctx   context.Context // of Append
 	done  func(error)
 	bytes int
 	err   error
@@ -80,7 +81,7 @@ func (g *group) add(ctx context.Context, b reading.Batch, done func(error)) erro
 		}
 	}
 	defer g.mu.Unlock()
-	g.entries = append(g.entries, entry{Batch: b, done: done, bytes: size})
+	g.entries = append(g.entries, entry{Batch: b, ctx: ctx, done: done, bytes: size})
 	g.readings += len(b.Readings)
 	q := &g.pressure
 	before := *q

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 
 	"sluice/reading"
@@ -61,6 +62,18 @@ type planner struct {
 	encoder reading.Encoder
 }
 
+// overtakes returns why e must not be stored although it could be: its sender has
+// been told that something before it was refused. Alarms overtake at any time.
+func overtakes(e *entry) error {
+	if e.Lane == reading.Alarm || e.ctx.Err() == nil {
+		return nil
+	}
+	if cause := context.Cause(e.ctx); cause != e.ctx.Err() {
+		return fmt.Errorf("behind what was refused: %w", cause)
+	}
+	return nil // the sender has only gone away
+}
+
 // prepare works out the commit of es. room is how many bytes the quota leaves
 // under Reject for alarms and for the rest; under DropOldest it is the quota.
 func (p *planner) prepare(es []entry, s *state, rs *receipts, opt *Options, room, roomAlarm int64) *plan {
@@ -79,6 +92,10 @@ func (p *planner) prepare(es []entry, s *state, rs *receipts, opt *Options, room
 		e := &es[i]
 		if e.Lane == reading.Live && !delivering {
 			e.Lane = reading.Backfill
+		}
+		if e.err = overtakes(e); e.err != nil {
+			pl.refused++
+			continue
 		}
 		if rs.repeated(e.Receipt) {
 			pl.duplicates++

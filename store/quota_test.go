@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,6 +23,38 @@ func marks(values []string) []string {
 		values[i] = strings.TrimRight(v, "x")
 	}
 	return values
+}
+
+// What a sender has appended behind something that was refused is refused as
+// well once the sender says so, though there is room again; alarms are not, nor
+// what a sender leaves behind who has only gone away.
+func TestNothingOvertakesWhatWasRefused(t *testing.T) {
+	s := open(t, options(t))
+	told := errors.New("an earlier one was refused")
+	for _, test := range []struct {
+		name string
+		lane reading.Lane
+		with error // that the sender cancels with
+		want error
+	}{
+		{"telemetry", reading.Live, told, told},
+		{"backfill", reading.Backfill, told, told},
+		{"alarm", reading.Alarm, told, nil},
+		{"gone away", reading.Live, nil, nil},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(test.with)
+		result := make(chan error, 1)
+		if err := s.Append(ctx, batch(test.lane, 0, 1), func(err error) { result <- err }); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-result; !errors.Is(err, test.want) {
+			t.Errorf("%s: got %v, want %v", test.name, err, test.want)
+		}
+	}
+	if got := s.Stats().Refused; got != 2 {
+		t.Errorf("refused: got %d, want 2", got)
+	}
 }
 
 // At the quota new telemetry is refused and nothing durable goes; alarms still

@@ -88,7 +88,7 @@ func TestReceiptsForgottenInTheirGroup(t *testing.T) {
 	}
 	var es []entry
 	for i := range maxSenders + 10 {
-		es = append(es, entry{Batch: reading.Batch{Receipt: reading.Receipt{Sender: fmt.Sprint(i), ID: 1, Keep: 1}}})
+		es = append(es, entry{ctx: t.Context(), Batch: reading.Batch{Receipt: reading.Receipt{Sender: fmt.Sprint(i), ID: 1, Keep: 1}}})
 	}
 	var pl planner
 	p := pl.prepare(es, &st, rs, &opt, 1<<30, 1<<30)

@@ -268,7 +268,9 @@ func (s *Store) Close() error {
 // the call on. A batch above 16 MiB is refused.
 //
 // Append blocks while the queue is full, until ctx ends: then it returns an error
-// that wraps ErrBusy, and done is never called.
+// that wraps ErrBusy, and done is never called. A ctx that is cancelled with a
+// cause before the commit begins has b refused with that cause, unless it is an
+// alarm: so b cannot overtake what its sender has to send again.
 //
 // If b.Receipt says that it may be a repetition and the store remembers it, the
 // batch is not stored again; its done follows the original's.

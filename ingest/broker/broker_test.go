@@ -286,6 +286,42 @@ func TestStorageFull(t *testing.T) {
 	})
 }
 
+// promises keeps what it has been given, and what is to be called of it.
+type promises chan promise
+
+type promise struct {
+	ctx  context.Context
+	done func(error)
+}
+
+func (p promises) Append(ctx context.Context, _ reading.Batch, done func(error)) error {
+	p <- promise{ctx, done}
+	return nil
+}
+
+// A client that sends again what was refused has what it sent behind that refused
+// as well (promise 4): the sink learns it from the context. With MQTT 5 a refusal
+// is an answer, and the client goes on.
+func TestRefusalEndsTheOrder(t *testing.T) {
+	for _, v := range versions {
+		t.Run(v.name, func(t *testing.T) {
+			sink := make(promises, 2)
+			b := start(t, Options{Sink: sink})
+			c := dial(t, b, v.version, "sensor")
+			c.send(publish(1, 1, "t", "a"), publish(2, 1, "t", "b"))
+			first, second := <-sink, <-sink
+			first.done(ingest.ErrFull)
+			want := ingest.ErrFull
+			if v.version == 5 {
+				want = nil
+			}
+			if got := context.Cause(second.ctx); got != want {
+				t.Errorf("the second's context: got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
 // A batch that cannot be read: MQTT 5 says so, otherwise it is kept raw.
 func TestUnusablePayload(t *testing.T) {
 	sink := newGroupSink(t, 0)

@@ -32,6 +32,10 @@ type conn struct {
 	window *window
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
+	// order is what acknowledged publishes are appended with. It also ends, with
+	// the reason, when one is refused that the client will send again.
+	order    context.Context
+	endOrder context.CancelCauseFunc
 
 	// Set while the connection is established, constant afterwards.
 	client  *mqtt.Client
@@ -44,6 +48,7 @@ type conn struct {
 	told        atomic.Bool   // DISCONNECT has been sent
 	overrun     atomic.Bool   // the library dropped a message: see forgetDropped
 	left        atomic.Uint64 // when the connection ended, counted in ends; 0: it has not
+	arrival     string        // the key in Broker.arriving, guarded by Broker.mu
 	established chan struct{} // closed when the session is, or never will be
 	settle      sync.Once
 	finished    chan struct{} // closed when the library is through with it
@@ -65,6 +70,7 @@ func newConn(b *Broker, nc net.Conn) *conn {
 		finished:    make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.order, c.endOrder = context.WithCancelCause(c.ctx)
 	c.outbox = newOutbox(c)
 	c.window = newWindow(c)
 	return c
@@ -93,8 +99,17 @@ func (c *conn) SetDeadline(t time.Time) error {
 		t = t.Add(deadlineSlack)
 	}
 	c.deadline = t
-	return c.Conn.SetReadDeadline(t)
+	if err := c.Conn.SetReadDeadline(t); err != nil {
+		return err
+	}
+	if c.ctx.Err() != nil {
+		return c.wake() // Close may have set its deadline before
+	}
+	return nil
 }
+
+// wake makes the goroutine that reads the connection stop.
+func (c *conn) wake() error { return c.Conn.SetReadDeadline(time.Unix(1, 0)) }
 
 // Write hands p to the outbox; it does not block.
 func (c *conn) Write(p []byte) (int, error) {
@@ -116,7 +131,7 @@ func (c *conn) Close() error {
 	c.window.close()
 	c.settled()
 	c.outbox.end()
-	return c.Conn.SetReadDeadline(time.Unix(1, 0))
+	return c.wake()
 }
 
 // settled lets the next connection with the same client id proceed.
@@ -206,9 +221,13 @@ func (b *Broker) arrive(c *conn) {
 	id := c.client.ID
 	for {
 		b.mu.Lock()
+		if c.ctx.Err() != nil {
+			b.mu.Unlock()
+			return
+		}
 		other := b.arriving[id]
 		if other == nil {
-			b.arriving[id] = c
+			b.arriving[id], c.arrival = c, id
 			b.mu.Unlock()
 			break
 		}
@@ -216,7 +235,6 @@ func (b *Broker) arrive(c *conn) {
 		select {
 		case <-other.established:
 		case <-c.ctx.Done():
-			return
 		}
 	}
 	old := b.established(id)
@@ -255,13 +273,10 @@ func (b *Broker) forgetSession(arriving string) {
 
 // depart removes c from those on their way in.
 func (b *Broker) depart(c *conn) {
-	if c.client == nil {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.arriving[c.client.ID] == c {
-		delete(b.arriving, c.client.ID)
+	if b.arriving[c.arrival] == c {
+		delete(b.arriving, c.arrival)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mochi-mqtt/server/v2/listeners"
+	"github.com/mochi-mqtt/server/v2/packets"
 )
 
 // strangersMaximum is how many connections, beyond the number of clients
@@ -131,13 +132,18 @@ func (l *listener) serve(nc net.Conn, establish listeners.EstablishFn) {
 }
 
 // Close stops accepting, disconnects all clients and waits for their
-// goroutines.
-func (l *listener) Close(disconnect listeners.CloseFn) {
+// goroutines. What the library passes for disconnecting them locks its table of
+// clients twice, and waits for ever if a client comes or goes in between.
+func (l *listener) Close(listeners.CloseFn) {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
 	_ = l.ln.Close()
-	disconnect(l.id)
+	for _, cl := range l.broker.server.Clients.GetAll() {
+		if cl.Net.Listener == l.id && !cl.Closed() {
+			l.broker.disconnect(cl, packets.ErrServerShuttingDown)
+		}
+	}
 	l.mu.Lock()
 	left := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()

@@ -7,14 +7,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	pahomqtt "github.com/eclipse/paho.mqtt.golang"
+	"github.com/mochi-mqtt/server/v2/packets"
 
 	"sluice/reading"
 )
@@ -189,4 +192,53 @@ type deadlineConn struct {
 func (c *deadlineConn) SetReadDeadline(t time.Time) error {
 	c.read = t
 	return c.Conn.SetReadDeadline(t)
+}
+
+// Closing ends while clients come, publish and go.
+func TestCloseWhileClientsComeAndGo(t *testing.T) {
+	const clients, publishes = 10, 50
+	for round := range 100 {
+		b := start(t, Options{Sink: newGroupSink(t, time.Millisecond)})
+		addr := b.Addrs()[0].String()
+		heard := make(chan struct{}, clients) // of an answer
+		var ended sync.WaitGroup
+		for i := range clients {
+			connect := packets.Packet{
+				FixedHeader:     packets.FixedHeader{Type: packets.Connect},
+				ProtocolVersion: 4,
+				Connect: packets.ConnectParams{
+					ProtocolName: []byte("MQTT"), ClientIdentifier: fmt.Sprint("sensor-", i), Clean: true,
+				},
+			}
+			out := encodePacket(t, 4, connect)
+			for id := range uint16(publishes) {
+				out = append(out, encodePacket(t, 4, publish(id+1, 1, "t", "x"))...)
+			}
+			ended.Go(func() {
+				defer func() { heard <- struct{}{} }()
+				nc, err := net.Dial("tcp", addr)
+				if err != nil {
+					return // closed already
+				}
+				defer nc.Close()
+				if _, err := nc.Write(out); err == nil {
+					_, _ = nc.Read(make([]byte, 4+4*(round%publishes)))
+				}
+			})
+		}
+		for range round % clients {
+			<-heard
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- b.Close() }()
+		select {
+		case err := <-closed:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("round %d: the broker is not closed after 10 s", round)
+		}
+		ended.Wait()
+	}
 }

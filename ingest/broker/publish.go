@@ -172,7 +172,7 @@ func (b *Broker) ingest(c *conn, in inbound, pk *packets.Packet) bool {
 		}
 	}
 	b.counters.readings.Add(uint64(len(batch.Readings)))
-	if err := b.options.Sink.Append(c.ctx, batch, s.done); err != nil {
+	if err := b.options.Sink.Append(c.order, batch, s.done); err != nil {
 		s.report(err)
 		return false
 	}

@@ -113,7 +113,11 @@ func (s *slot) report(err error) {
 	code := packets.CodeSuccess
 	if err != nil {
 		code = refusalCode(err)
-		s.window.conn.broker.refused(s.window.conn, code, err)
+		w := s.window
+		w.conn.broker.refused(w.conn, code, err)
+		if !w.answers5 {
+			w.conn.endOrder(err)
+		}
 	}
 	s.settle(code)
 }

@@ -424,6 +424,49 @@ func TestFullSink(t *testing.T) {
 	}
 }
 
+// promises is a sink that keeps what it has been given, and what is to be called.
+type promises chan promise
+
+type promise struct {
+	ctx  context.Context
+	done func(error)
+}
+
+func (p promises) Append(ctx context.Context, _ reading.Batch, done func(error)) error {
+	p <- promise{ctx, done}
+	return nil
+}
+
+// What was appended behind a message that the sink has refused is to be refused as
+// well, since the broker sends both again (promise 4): the sink learns it from
+// the context. QoS 0 is not sent again, and goes on.
+func TestRefusalEndsTheOrder(t *testing.T) {
+	decoder, err := ingest.NewDecoder(ingest.DecoderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := make(promises, 3)
+	c, err := New(Options{Name: "test", URL: "tcp://localhost", ClientID: "test", Topics: []string{"#"},
+		Sink: sink, Decoder: decoder, Logger: slog.New(slog.DiscardHandler),
+		Now: func() reading.Time { return reading.Time{Wall: 1} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.newSession(t.Context())
+	defer s.finish(false)
+	for _, qos := range []byte{1, 0, 1} {
+		s.receive(message{qos: qos})
+	}
+	first, forgotten, second := <-sink, <-sink, <-sink
+	first.done(ingest.ErrFull)
+	if got := context.Cause(second.ctx); got != ingest.ErrFull {
+		t.Errorf("QoS 1: the context ended with %v, want %v", got, ingest.ErrFull)
+	}
+	if got := forgotten.ctx.Err(); got != nil {
+		t.Errorf("QoS 0: the context ended with %v, want it to go on", got)
+	}
+}
+
 // A sink that takes nothing does not keep the client from ending, nor from
 // answering the broker's pings.
 func TestBlockedSink(t *testing.T) {

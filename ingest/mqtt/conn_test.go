@@ -195,16 +195,17 @@ func FuzzRead(f *testing.F) {
 
 // message is a paho.Message that notes its acknowledgement.
 type message struct {
+	qos   byte
 	id    uint16
 	acked func(uint16)
 }
 
 func (m message) Duplicate() bool   { return false }
-func (m message) Qos() byte         { return 1 }
+func (m message) Qos() byte         { return m.qos }
 func (m message) Retained() bool    { return false }
 func (m message) Topic() string     { return "t" }
 func (m message) MessageID() uint16 { return m.id }
-func (m message) Payload() []byte   { return nil }
+func (m message) Payload() []byte   { return []byte("1") }
 func (m message) Ack()              { m.acked(m.id) }
 
 // Messages are acknowledged in the order they came, whatever the order in which
@@ -216,7 +217,7 @@ func TestAckerKeepsOrder(t *testing.T) {
 		go a.run()
 		var ds []*delivery
 		for i := range uint16(5) {
-			ds = append(ds, a.expect(message{i, func(id uint16) { got = append(got, id) }}))
+			ds = append(ds, a.expect(message{1, i, func(id uint16) { got = append(got, id) }}))
 		}
 		for _, i := range []int{2, 1} {
 			ds[i].done(nil)

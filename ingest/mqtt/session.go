@@ -46,10 +46,13 @@ type session struct {
 	queue chan item
 
 	// work ends when nothing more is to be appended.
-	work    context.Context
-	stop    context.CancelFunc
-	pumped  chan struct{} // closed when pump has returned
-	refused atomic.Bool   // the sink refused: what is queued is the broker's again
+	work context.Context
+	stop context.CancelFunc
+	// order ends with work, or with the reason once the sink has refused: what is
+	// queued is then the broker's again, and must not overtake.
+	order    context.Context
+	endOrder context.CancelCauseFunc
+	pumped   chan struct{} // closed when pump has returned
 
 	stalled bool // only the reader's: its last wait for room was in vain
 
@@ -73,6 +76,7 @@ func (c *Client) newSession(ctx context.Context) *session {
 		room: semaphore.NewWeighted(queueBytes), queue: make(chan item, queueBytes/leastCharge)}
 	s.acker = newAcker(s.refuse)
 	s.work, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.order, s.endOrder = context.WithCancelCause(s.work)
 	go s.acker.run()
 	go s.pump()
 	c.begins(s)
@@ -179,7 +183,7 @@ func (s *session) end(err error) {
 // keeps it and all that follow.
 func (s *session) refuse(err error) {
 	s.refusals.Add(1)
-	s.refused.Store(true)
+	s.endOrder(err)
 	s.end(err)
 }
 
@@ -198,14 +202,14 @@ func (s *session) receive(m paho.Message) {
 		if m.Qos() == 0 {
 			s.dropped.Add(1)
 		} else {
-			s.refused.Store(true) // what follows must not overtake it
+			s.endOrder(errBusy) // what follows must not overtake it
 			s.end(errBusy)
 		}
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.refused.Load() {
+	if s.closed || s.order.Err() != nil {
 		if m.Qos() == 0 {
 			s.dropped.Add(1)
 		}
@@ -242,7 +246,7 @@ func (s *session) wait(n int64) bool {
 func (s *session) pump() {
 	defer close(s.pumped)
 	for it := range s.queue {
-		if s.refused.Load() || s.work.Err() != nil {
+		if s.order.Err() != nil {
 			if it.delivery == nil {
 				s.dropped.Add(1)
 			}
@@ -264,9 +268,9 @@ func (s *session) take(it item) {
 		s.unusable.Add(1)
 		b = s.c.o.Decoder.Raw(m, "batch")
 	}
-	done := s.doneQoS0
+	ctx, done := s.work, s.doneQoS0
 	if it.delivery != nil {
-		done = it.delivery.done
+		ctx, done = s.order, it.delivery.done
 	}
 	if len(b.Readings) == 0 {
 		done(nil)
@@ -275,7 +279,7 @@ func (s *session) take(it item) {
 	if b.Receipt.Sender == "" {
 		b.Receipt = s.receipt(it)
 	}
-	if err := s.c.o.Sink.Append(s.work, b, done); err != nil {
+	if err := s.c.o.Sink.Append(ctx, b, done); err != nil {
 		if it.delivery == nil {
 			s.dropped.Add(1)
 		}
@@ -331,7 +335,7 @@ func (s *session) finish(gracefully bool) {
 	timer := time.NewTimer(drain)
 	defer timer.Stop()
 	expired := false
-	if s.refused.Load() {
+	if s.order.Err() != nil {
 		s.stop() // what is queued is the broker's again
 	}
 	select {
@@ -339,7 +343,7 @@ func (s *session) finish(gracefully bool) {
 	case <-timer.C:
 		expired = true
 	}
-	if gracefully && !expired && !s.refused.Load() {
+	if gracefully && !expired && s.order.Err() == nil {
 		select {
 		case <-s.acker.whenEmpty():
 		case <-timer.C:
