@@ -56,7 +56,7 @@ func (m *Method) Observe(now time.Time, c Counts) Outcome {
 	if m.since.IsZero() {
 		m.since = now
 	}
-	m.sum = m.sum.plus(c)
+	m.sum = m.sum.Plus(c)
 	alarm, recent := m.alarm(now, c)
 	if !alarm && now.Sub(m.since) < m.slot {
 		return Outcome{Slot: m.slot, Rate: m.last}
@@ -125,7 +125,7 @@ func (m *Method) alarm(now time.Time, c Counts) (bool, Counts) {
 	m.moves = append(m.moves[:0], m.moves[old:]...)
 	var sum Counts
 	for _, v := range m.moves {
-		sum = sum.plus(v.Counts)
+		sum = sum.Plus(v.Counts)
 	}
 	usual := float64(sum.Sent) * m.opt.Critical / 100
 	return sum.Sent >= m.opt.Least && float64(sum.Lost) > usual+2*math.Sqrt(usual), sum

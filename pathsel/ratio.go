@@ -21,7 +21,8 @@ func (c Counts) Percent() float64 {
 	return 100 * float64(c.Lost) / float64(c.Sent)
 }
 
-func (c Counts) plus(d Counts) Counts { return Counts{Sent: c.Sent + d.Sent, Lost: c.Lost + d.Lost} }
+// Plus is the sum.
+func (c Counts) Plus(d Counts) Counts { return Counts{Sent: c.Sent + d.Sent, Lost: c.Lost + d.Lost} }
 
 // Ratio turns counts that come bit by bit into loss rates that mean something:
 // one rate for each stretch that is long enough and holds enough packets. The
@@ -47,7 +48,7 @@ func (r *Ratio) Add(now time.Time, c Counts) (percent float64, ok bool) {
 		}
 		r.since = now
 	}
-	r.sum = r.sum.plus(c)
+	r.sum = r.sum.Plus(c)
 	if r.sum.Sent < r.least || now.Sub(r.since) < r.span {
 		return 0, false
 	}
@@ -80,7 +81,7 @@ func (r *Recent) Add(c Counts) float64 {
 			r.parts = append(r.parts[:0], r.parts[i+1:]...)
 			break
 		}
-		sum = sum.plus(r.parts[i])
+		sum = sum.Plus(r.parts[i])
 	}
 	sum.Sent = max(sum.Sent, r.least)
 	sum.Lost -= min(sum.Lost, 1)

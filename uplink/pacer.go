@@ -239,6 +239,15 @@ func (p *pacer) slack() time.Duration {
 	return min(max(slackLeast, p.base/4, jitterGain*p.jitter)+2*p.late, slackMost)
 }
 
+// usual is how long what is given to the carrier takes to be acknowledged, with the
+// queue that is allowed, if nothing is lost; 0 while that is unknown.
+func (p *pacer) usual() time.Duration {
+	if p.unacked < 0 || p.base == 0 {
+		return 0
+	}
+	return 2*p.base + p.slack()
+}
+
 // take is how long the path takes to send some bytes.
 func (p *pacer) take(bytes int) time.Duration {
 	rate := p.rate()

@@ -125,7 +125,7 @@ func (s *session) retake(now time.Time) (wake time.Time) {
 			if l.progressAt.After(since) {
 				since = l.progressAt
 			}
-			return since.Add(patience(lane, l.rtt, newest.After(sp.meter.sentAt)))
+			return since.Add(patience(lane, l.usual(), l.rtt.most(), newest.After(sp.meter.sentAt)))
 		}
 		if first := due(reading.Alarm, oldest); now.Before(first) {
 			wake = earliest(wake, first)
@@ -149,15 +149,26 @@ func (s *session) retake(now time.Time) (wake time.Time) {
 	return wake
 }
 
+// usual is how long a frame takes to be acknowledged if nothing of it is lost, as
+// the session saw it or, where that waited for what was lost, the transport.
+func (l *link) usual() time.Duration {
+	usual := l.rtt.usual()
+	if path := l.pace.usual(); path > 0 {
+		usual = min(usual, path)
+	}
+	return usual
+}
+
 // patience is how long a frame may be without acknowledgement, or any before it
-// on its carrier, until it goes again on another.
-func patience(lane reading.Lane, rtt roundTrip, overtaken bool) time.Duration {
-	stalled := max(stalledLeast, rtt.most())
+// on its carrier, until it goes again on another. Usual and most are the link's
+// round trips.
+func patience(lane reading.Lane, usual, most time.Duration, overtaken bool) time.Duration {
+	stalled := max(stalledLeast, most)
 	switch {
 	case !overtaken:
 		return stalled
 	case lane == reading.Backfill: // nobody waits for it, so rather late than twice
-		return min(stalled, overtakenBulk+2*rtt.usual())
+		return min(stalled, overtakenBulk+2*usual)
 	}
-	return min(stalled, max(overtakenLeast, rtt.usual()))
+	return min(stalled, max(overtakenLeast, usual))
 }

@@ -25,7 +25,7 @@ func TestPatience(t *testing.T) {
 		{"stalled", reading.Live, steady, false, time.Second},
 		{"stalled on a long path", reading.Live, roundTrip{smoothed: time.Second}, false, 3 * time.Second},
 	} {
-		if got := patience(c.lane, c.rtt, c.overtaken); got != c.want {
+		if got := patience(c.lane, c.rtt.usual(), c.rtt.most(), c.overtaken); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -61,6 +61,10 @@ func (s *Steer) tryProtocol(now time.Time) {
 		a.reason = s.opt.NoSCTP
 		return
 	}
+	if s.lone {
+		a.set(now, attemptNone, "there is one path only, and by one TCP carries as much as SCTP or more")
+		return
+	}
 	main := s.carrier(s.mainSlot())
 	joined := main != nil && hasJoined(*main)
 	switch a.state {
@@ -74,9 +78,12 @@ func (s *Steer) tryProtocol(now time.Time) {
 	case attemptTrying:
 		switch {
 		case joined:
-			s.cause = "SCTP has joined"
+			cause := "SCTP has joined"
 			if a.wait > 0 {
-				s.cause = "SCTP answers again; before: " + a.reason
+				cause = "SCTP answers again; before: " + a.reason
+			}
+			if s.scheme.Protocol == pathsel.SCTP {
+				s.cause = cause
 			}
 			a.set(now, attemptJoined, "SCTP over all paths")
 		case len(s.addresses) == 0:

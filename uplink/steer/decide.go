@@ -10,9 +10,11 @@ const (
 	calmLoss = 1.0              // percent; at no more SCTP is as good as TCP
 	calmMost = 10 * time.Minute // of waiting for it to last
 	calmMin  = time.Minute
-	patience = time.Second      // with a preferred path that has only just come up
-	askedFor = 2 * time.Second  // where few packets get through, no rate is full soon
-	relaxAll = 10 * time.Second // between looks at whether fewer carriers do
+	patience = time.Second // with a preferred path that has only just come up
+	// askedLeast and askedFor bound how long the answer to a question takes.
+	askedLeast = 300 * time.Millisecond
+	askedFor   = 2 * time.Second
+	relaxAll   = 10 * time.Second // between looks at whether fewer carriers do
 	// relaxSpare times the loss, and fewer carriers would still do: loss rates are
 	// never steady.
 	relaxSpare = 1.4
@@ -45,17 +47,18 @@ func (s *Steer) decide(now time.Time) {
 	case o.Act && !s.opt.Profile.Continual:
 		s.decideScheme(now, o.Rate, o.Reason)
 	case o.Act && s.asked.at.IsZero():
-		s.asked = question{now, o.Reason}
+		s.asked = question{at: now, why: o.Reason}
 	case s.asked.at.IsZero():
 		s.relax(now)
 	case t == nil:
 		s.asked = question{}
-	case t.rateAt.Sub(s.asked.at) >= lossEvery:
-		s.decideScheme(now, t.rate, s.asked.why)
-		s.asked = question{}
-	case now.Sub(s.asked.at) > askedFor:
-		s.decideScheme(now, o.Rate, s.asked.why)
-		s.asked = question{}
+	default:
+		s.asked.counts = s.asked.counts.Plus(s.counts)
+		loss, ok := s.asked.loss(now, o.Rate)
+		if ok {
+			s.decideScheme(now, loss, s.asked.why)
+			s.asked = question{}
+		}
 	}
 }
 
@@ -69,8 +72,21 @@ func (s *Steer) patient(now time.Time, t *track) bool {
 // question is what Method asked for. What makes it act may be a few packets; how
 // many carriers are worth it is better answered from the next full rate.
 type question struct {
-	at  time.Time
-	why string
+	at     time.Time
+	why    string
+	counts pathsel.Counts // since it was asked
+}
+
+// loss answers in percent, once enough is counted: as long as takes a queue to
+// show, or packets to be found lost. Slot is what Method made of its last slot.
+func (q *question) loss(now time.Time, slot float64) (percent float64, ok bool) {
+	switch asked := now.Sub(q.at); {
+	case q.counts.Sent >= leastPackets && asked >= askedLeast:
+		return q.counts.Percent(), true
+	case asked > askedFor:
+		return slot, true
+	}
+	return 0, false
 }
 
 // candidates are the paths as pathsel sees them.

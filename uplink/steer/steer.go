@@ -96,6 +96,7 @@ type Steer struct {
 	log *slog.Logger
 
 	tracks     []*track // in the order of Paths
+	lone       bool     // there is one path only
 	losses     *pathsel.Losses
 	probation  *pathsel.Probation
 	hysteresis *pathsel.Hysteresis

@@ -14,12 +14,15 @@ const (
 	leastPackets = 200
 	leastProbes  = 60 // of an idle path, for the same reason
 	lossEvery    = time.Second
+	// loneAfter a path's link went down it is not waited for any more.
+	loneAfter = 10 * time.Minute
 )
 
 // track is what is known of a path.
 type track struct {
 	Path
 	upSince time.Time
+	upAt    time.Time // when the link was last seen up
 	since   time.Time // of usable
 	usable  bool      // up, alive, and heard of since it is up
 	life    pathsel.Life
@@ -72,6 +75,9 @@ func (s *Steer) follow(now time.Time) {
 				t.probes = p.Prober.Stats()
 			}
 		}
+		if p.Up {
+			t.upAt = now
+		}
 		t.Path = p
 		tracks = append(tracks, t)
 		switch {
@@ -94,9 +100,25 @@ func (s *Steer) follow(now time.Time) {
 		}
 	}
 	s.tracks = tracks
+	s.lone = s.isLone(now)
 	s.mu.Lock()
 	s.addresses = slices.Concat(current, usable, doubted)
 	s.mu.Unlock()
+}
+
+// isLone says whether there is one path at most that SCTP could follow: then TCP
+// carries as much, or more where SCTP needs a tunnel, and leaves nothing behind.
+func (s *Steer) isLone(now time.Time) bool {
+	if s.opt.Profile.Toggle || s.opt.DialTCP == nil {
+		return false
+	}
+	n := 0
+	for _, t := range s.tracks {
+		if !t.upAt.IsZero() && now.Sub(t.upAt) < loneAfter {
+			n++
+		}
+	}
+	return n < 2
 }
 
 // track returns what is known of a path, nil if there is none of that name.
