@@ -62,6 +62,7 @@ func (b *bench) record(ctx context.Context, r Record, run func(*Record) error) e
 	if !strings.Contains(r.Case, b.env.Case) || !strings.Contains(r.Scheme, b.env.Scheme) {
 		return nil
 	}
+	r.Quick = b.env.Quick
 	if err := run(&r); err != nil {
 		if ctx.Err() != nil {
 			return err

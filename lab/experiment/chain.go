@@ -156,5 +156,6 @@ func (s *simulation) add(r Record, t ns2.Trace, every int) {
 			r.value(fmt.Sprintf("path%d_kbs", i), p.Mean())
 		}
 	}
+	r.Quick = s.quick
 	s.records = append(s.records, r)
 }

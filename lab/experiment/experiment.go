@@ -5,10 +5,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -61,8 +64,13 @@ type Env struct {
 // Measure.
 const Command = "measure"
 
-// Run runs the whole experiment and writes its results.
+// Run runs the experiment and writes its results. What a run of a part of it, or
+// one that broke off, did not measure is kept from the run before.
 func (e Experiment) Run(ctx context.Context, env Env) error {
+	earlier, err := readRecords(filepath.Join(env.Results, e.Name+".jsonl"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("experiment %s: %w", e.Name, err)
+	}
 	var records []Record
 	if e.published != nil {
 		records = e.published()
@@ -86,7 +94,7 @@ func (e Experiment) Run(ctx context.Context, env Env) error {
 		args = append(args, "--scheme", env.Scheme)
 	}
 	var bad error
-	err := env.Guest(ctx, args, func(line []byte) {
+	err = env.Guest(ctx, args, func(line []byte) {
 		r, err := decodeRecord(line)
 		if err != nil {
 			bad = err
@@ -95,13 +103,34 @@ func (e Experiment) Run(ctx context.Context, env Env) error {
 		fmt.Fprintln(env.Progress, r)
 		records = append(records, r)
 	})
-	if err == nil {
-		err = bad
+	if err = errors.Join(err, bad); err != nil {
+		err = fmt.Errorf("experiment %s: %w", e.Name, err)
 	}
-	if err != nil {
-		return fmt.Errorf("experiment %s: %w", e.Name, err)
+	if err != nil || env.Case != "" || env.Scheme != "" {
+		records = merge(earlier, records)
 	}
-	return e.write(env.Results, records, env.Quick)
+	return errors.Join(err, e.write(env.Results, records))
+}
+
+// merge returns the new records, and the measured ones of before that they do not
+// replace.
+func merge(before, now []Record) []Record {
+	type subject struct {
+		name, scheme string
+		at           float64
+	}
+	measured := make(map[subject]bool)
+	for _, r := range now {
+		if r.Source == Measured {
+			measured[subject{r.Case, r.Scheme, r.At}] = true
+		}
+	}
+	for _, r := range before {
+		if r.Source == Measured && !measured[subject{r.Case, r.Scheme, r.At}] {
+			now = append(now, r)
+		}
+	}
+	return now
 }
 
 // Measure runs the part of the experiment that needs the kernel and emits its
@@ -118,16 +147,10 @@ func (e Experiment) Measure(ctx context.Context, env Env, emit func(Record) erro
 	return nil
 }
 
-// Render writes the report anew from the records of an earlier Run.
-func (e Experiment) Render(results string) error {
-	records, err := readRecords(filepath.Join(results, e.Name+".jsonl"))
-	if err != nil {
-		return fmt.Errorf("render %s: %w", e.Name, err)
+func (e Experiment) write(folder string, records []Record) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("write results of %s: %w", e.Name, err)
 	}
-	return e.write(results, records, false)
-}
-
-func (e Experiment) write(folder string, records []Record, quick bool) error {
 	var lines bytes.Buffer
 	encoder := json.NewEncoder(&lines)
 	for _, r := range records {
@@ -136,7 +159,7 @@ func (e Experiment) write(folder string, records []Record, quick bool) error {
 		}
 	}
 	out := e.report(records)
-	out.title, out.quick = e.Summary, quick
+	out.title, out.quick = e.Summary, slices.ContainsFunc(records, func(r Record) bool { return r.Quick })
 	files := map[string][]byte{e.Name + ".jsonl": lines.Bytes()}
 	for i, p := range out.plots {
 		name := e.Name + ".svg"

@@ -28,6 +28,7 @@ type Record struct {
 	At         float64 `json:"at"`     // the value of what is varied, such as the loss in percent
 	Run        int     `json:"run"`    // counted from 1; 0 of published figures
 	Seed       uint64  `json:"seed,omitempty"`
+	Quick      bool    `json:"quick,omitempty"` // shorter than a whole run, and not repeated
 
 	Mean     float64 `json:"mean"`     // KB/s of payload, 1 KB = 1000 bytes
 	Variance float64 `json:"variance"` // (KB/s)^2, of slots of one second

@@ -47,7 +47,7 @@ func (r report) markdown(name string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nMade by `sluice-lab run %s`; every run is a line of [%s.jsonl](%s.jsonl).\n", r.title, name, name, name)
 	if r.quick {
-		b.WriteString("**This was a quick run**: few cases, one short run each. It shows that the\nexperiment works, not how large anything is.\n")
+		b.WriteString("**Some of these were quick runs**, short and not repeated (`quick` in their lines).\n")
 	}
 	fmt.Fprintf(&b, "\n%s\n", r.preface)
 	for _, t := range r.tables {
