@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -143,6 +144,9 @@ func (r *Record) setResult(result flow.Result) {
 		r.value("faults", float64(o.Faults))
 		u := o.Status.Uplink
 		r.value("switches", float64(len(u.Switches)))
+		for _, s := range u.Switches {
+			r.Switches = append(r.Switches, fmt.Sprintf("%.2f %s -> %s: %s", s.At.Sub(o.Onset).Seconds(), s.From, s.To, s.Reason))
+		}
 		r.Note = carried(u.Carrier, u.Underlay, u.Choice)
 	}
 }

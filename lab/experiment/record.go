@@ -35,6 +35,9 @@ type Record struct {
 	Bound    float64 `json:"bound,omitempty"`
 	// Values are further figures by name, with the unit in it: "gap_s".
 	Values map[string]float64 `json:"values,omitempty"`
+	// Switches are the product's changes of path, protocol or number of carriers,
+	// in seconds since the onset, with their reasons.
+	Switches []string `json:"switches,omitempty"`
 	// Note is where a published figure stands, or what was peculiar.
 	Note string `json:"note,omitempty"`
 

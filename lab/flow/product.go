@@ -39,6 +39,7 @@ var _ Sender = (*Product)(nil)
 // shows, beside the throughput.
 type Outcome struct {
 	Status admin.Status
+	Onset  time.Time
 	// Faults is how many readings came twice, out of sequence or changed.
 	Faults int
 }
@@ -105,7 +106,7 @@ func (p *Product) Run(ctx context.Context, length time.Duration, onset func() er
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{Series: meter.Series(), Gap: meter.Longest(), Product: &Outcome{Faults: p.tail.faults}}
+	r := Result{Series: meter.Series(), Gap: meter.Longest(), Product: &Outcome{Onset: origin, Faults: p.tail.faults}}
 	if r.Product.Status, err = p.site.Status(ctx); err != nil {
 		return Result{}, fmt.Errorf("%w\n%s", err, p.site.Gateway.Tail())
 	}
