@@ -24,6 +24,7 @@ const (
 	strandedLeast = 700 * time.Millisecond
 	moveFor       = 400 * time.Millisecond // an association may take to show life
 
+	addressFor = 3 * time.Second // after a link comes up its tunnel may take so long
 	renewAfter = 5 * time.Second // a new address must stay so long
 	renewFor   = 20 * time.Second
 	renewAgain = time.Minute
@@ -72,6 +73,8 @@ func (s *Steer) tryProtocol(now time.Time) {
 		switch {
 		case len(s.addresses) == 0:
 			a.set(now, attemptNone, "SCTP: no path has an address for it")
+		case a.state == attemptNone && s.expectsAddress(now):
+			a.reason = "SCTP: waiting for the tunnels of all paths"
 		case a.state == attemptNone || !now.Before(a.until):
 			a.set(now, attemptTrying, "SCTP: dialling")
 		}
@@ -115,6 +118,14 @@ func (s *Steer) tryProtocol(now time.Time) {
 			s.renew(now)
 		}
 	}
+}
+
+// expectsAddress says whether a path has only just come up, and with it the time in
+// which its tunnel is made: an association without it would soon be replaced.
+func (s *Steer) expectsAddress(now time.Time) bool {
+	return s.opt.DialTCP != nil && slices.ContainsFunc(s.tracks, func(t *track) bool {
+		return t.Up && !t.SCTP.Remote.IsValid() && now.Sub(t.upSince) < addressFor
+	})
 }
 
 // rest leaves SCTP alone for a while.
@@ -165,6 +176,11 @@ var errNoAddress = errors.New("none of its addresses exist any more")
 // renew looks after the addresses of the association in use.
 func (s *Steer) renew(now time.Time) {
 	r := &s.renewal
+	lacks, has := s.lacks(now)
+	if lacks && !has {
+		s.giveUp(now, s.mainSlot(), errNoAddress) // whether another is on its way or not
+		return
+	}
 	if !r.began.IsZero() {
 		next := s.carrier(slotName(pathsel.SCTP, r.generation+1, 1))
 		switch {
@@ -180,13 +196,26 @@ func (s *Steer) renew(now time.Time) {
 		}
 		return
 	}
+	switch {
+	case !lacks:
+		r.wanted = time.Time{}
+	case r.wanted.IsZero():
+		r.wanted = now
+	case now.Sub(r.wanted) >= renewAfter && !now.Before(r.notBefore):
+		r.began = now
+		s.log.Info("the association lacks an address; another one is made", "slot", s.mainSlot())
+	}
+}
+
+// lacks says whether the association in use lacks the address of a path that can
+// be used, and whether it has that of any.
+func (s *Steer) lacks(now time.Time) (lacks, has bool) {
 	s.mu.Lock()
 	a := s.assocs[s.mainSlot()]
 	s.mu.Unlock()
 	if a == nil {
-		return
+		return false, false
 	}
-	lacks, has := false, false
 	for _, t := range s.tracks {
 		if t.usable && t.SCTP.Remote.IsValid() {
 			ours := slices.Contains(a.addresses, t.SCTP)
@@ -194,17 +223,7 @@ func (s *Steer) renew(now time.Time) {
 			lacks = lacks || !ours && s.probation.Standing(now, t.Name).Passed
 		}
 	}
-	switch {
-	case !lacks:
-		r.wanted = time.Time{}
-	case !has:
-		s.giveUp(now, s.mainSlot(), errNoAddress)
-	case r.wanted.IsZero():
-		r.wanted = now
-	case now.Sub(r.wanted) >= renewAfter && !now.Before(r.notBefore):
-		r.began = now
-		s.log.Info("the association lacks an address; another one is made", "slot", s.mainSlot())
-	}
+	return lacks, has
 }
 
 // giveUp abandons a slot's carrier, once.

@@ -1,8 +1,10 @@
 package steer
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -484,6 +486,64 @@ func TestTunnelComesLate(t *testing.T) {
 		}
 		w.set(func() { wlan.untunnel, wwan.untunnel = false, false })
 		w.await("sctp wlan0", time.Second)
+	})
+}
+
+// At the start one tunnel takes longer than the other: the association waits for
+// both and needs no renewal.
+func TestAssociationWaitsForTunnels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wlan, wwan := wifi(), cell()
+		wlan.untunnel = true
+		w := start(t, pathsel.Default(), wlan, wwan)
+		wait(time.Second)
+		w.want("tcp wlan0")
+		w.set(func() { wlan.untunnel = false })
+		w.await("sctp wlan0", time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if n := len(w.slots[0].carrier.addresses); n != 2 {
+			t.Errorf("the association has %d addresses, want 2", n)
+		}
+	})
+}
+
+// The only path that the association has dies while another association, which
+// would have both, is on its way: TCP takes over as soon as the death is known.
+func TestDeathWhileRenewing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wlan, wwan := wifi(), cell()
+		wwan.untunnel = true
+		w := startWith(t, pathsel.Default(), func(o *Options) {
+			dial := o.DialSCTP
+			o.DialSCTP = func(ctx context.Context, addresses []PathAddress) (Association, error) {
+				if len(addresses) > 1 {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return dial(ctx, addresses)
+			}
+		}, wlan, wwan)
+		w.await("sctp wlan0", addressFor+time.Second)
+		w.set(func() { w.load, wwan.untunnel = true, false })
+		renews := func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return slices.ContainsFunc(w.slots, func(s *slot) bool { return s.Name == "sctp r2" })
+		}
+		for range 1000 {
+			if renews() {
+				break
+			}
+			wait(10 * time.Millisecond)
+			w.want("sctp wlan0")
+		}
+		w.gap()
+		w.set(func() { wlan.dead = true })
+		w.await("tcp wwan1", time.Second)
+		if gap := w.gap(); gap > time.Second {
+			t.Errorf("gap %v, want a second at most", gap)
+		}
 	})
 }
 
