@@ -47,13 +47,18 @@ func (c *Congestion) Observe(now time.Time, rtt time.Duration, counts Counts) {
 	c.lastLoss = now
 }
 
+// Known says whether a loss was seen lately at a known round trip.
+func (c *Congestion) Known(now time.Time) bool {
+	return c.shortest.get(now) > 0 && now.Sub(c.lastLoss) <= lossMemory
+}
+
 // Is says whether losses are congestion, and why. With several carriers the
 // queue is longer by what these keep in it at the rate given, in bytes a second.
 func (c *Congestion) Is(now time.Time, carriers int, rate float64) (bool, string) {
-	least := c.shortest.get(now)
-	if least == 0 || now.Sub(c.lastLoss) > lossMemory {
+	if !c.Known(now) {
 		return true, "no loss was seen at a known round trip"
 	}
+	least := c.shortest.get(now)
 	limit := max(queueLeast.Seconds(), least/2)
 	if carriers > 1 && rate > 0 {
 		limit += float64(carriers*queuePackets*packet) / rate

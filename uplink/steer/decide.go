@@ -21,15 +21,26 @@ const (
 )
 
 // decide chooses the path and the scheme. [MS] Algorithm 3 says when: first
-// Algorithm 1, then, if no other path is better, Algorithm 2.
+// Algorithm 1, then, if no other path is better, Algorithm 2. The appliance first
+// asks how much is lost indeed, and whether that is congestion.
 func (s *Steer) decide(now time.Time) {
 	o := s.method.Observe(now, s.counts)
 	if o.Ended && o.Rate > 0 {
 		s.log.Debug("slot ended", "loss", o.Rate, "next", o.Slot, "act", o.Act, "reason", o.Reason)
 	}
 	t := s.track(s.hysteresis.Current())
-	if t != nil && t.usable && (o.Act || o.Ended && !s.opt.Profile.Continual) {
-		s.losses.Record(now, t.Name, o.Rate)
+	var answer *answer
+	switch {
+	case t == nil || !t.usable:
+		s.asked = question{}
+	case !s.opt.Profile.Continual:
+		if o.Ended {
+			s.losses.Record(now, t.Name, o.Rate)
+		}
+	default:
+		if answer = s.ask(now, o); answer != nil && !answer.Congestion {
+			s.losses.Record(now, t.Name, answer.Loss)
+		}
 	}
 	if !s.patient(now, t) && (s.opt.Profile.Continual || o.Act || t == nil || !t.usable) {
 		s.decision = s.hysteresis.Decide(now, s.candidates(now))
@@ -45,20 +56,11 @@ func (s *Steer) decide(now time.Time) {
 	switch {
 	case now.Sub(s.changed) < s.opt.Profile.Hysteresis.HoldDown:
 	case o.Act && !s.opt.Profile.Continual:
-		s.decideScheme(now, o.Rate, o.Reason)
-	case o.Act && s.asked.at.IsZero():
-		s.asked = question{at: now, why: o.Reason}
+		s.decideScheme(now, s.condition(now, o.Rate), o.Reason)
+	case answer != nil:
+		s.decideScheme(now, answer.Condition, answer.why)
 	case s.asked.at.IsZero():
 		s.relax(now)
-	case t == nil:
-		s.asked = question{}
-	default:
-		s.asked.counts = s.asked.counts.Plus(s.counts)
-		loss, ok := s.asked.loss(now, o.Rate)
-		if ok {
-			s.decideScheme(now, loss, s.asked.why)
-			s.asked = question{}
-		}
 	}
 }
 
@@ -69,24 +71,41 @@ func (s *Steer) patient(now time.Time, t *track) bool {
 	return t != nil && t.Up && t.life == pathsel.Alive && !t.usable && now.Sub(t.upSince) < patience
 }
 
-// question is what Method asked for. What makes it act may be a few packets; how
-// many carriers are worth it is better answered from the next full rate.
+// question is what Method asked for. What makes it act may be a few packets, or a
+// queue that has just overflowed; the packets that come next tell more.
 type question struct {
 	at     time.Time
 	why    string
 	counts pathsel.Counts // since it was asked
 }
 
-// loss answers in percent, once enough is counted: as long as takes a queue to
-// show, or packets to be found lost. Slot is what Method made of its last slot.
-func (q *question) loss(now time.Time, slot float64) (percent float64, ok bool) {
+// answer is what came out.
+type answer struct {
+	pathsel.Condition
+	why string
+}
+
+// ask begins or answers a question, once enough is counted: it takes a queue time
+// to show, and packets to be found lost.
+func (s *Steer) ask(now time.Time, o pathsel.Outcome) *answer {
+	q := &s.asked
+	if q.at.IsZero() {
+		if o.Act {
+			*q = question{at: now, why: o.Reason}
+		}
+		return nil
+	}
+	q.counts = q.counts.Plus(s.counts)
+	loss := o.Rate
 	switch asked := now.Sub(q.at); {
 	case q.counts.Sent >= leastPackets && asked >= askedLeast:
-		return q.counts.Percent(), true
-	case asked > askedFor:
-		return slot, true
+		loss = q.counts.Percent()
+	case asked <= askedFor:
+		return nil
 	}
-	return 0, false
+	a := &answer{s.condition(now, loss), q.why}
+	*q = question{}
+	return a
 }
 
 // candidates are the paths as pathsel sees them.
@@ -110,9 +129,8 @@ func (s *Steer) candidates(now time.Time) []pathsel.Path {
 }
 
 // decideScheme is [MS] Algorithm 2.
-func (s *Steer) decideScheme(now time.Time, loss float64, why string) {
+func (s *Steer) decideScheme(now time.Time, c pathsel.Condition, why string) {
 	current := s.effectiveScheme()
-	c := s.condition(now, loss)
 	a := s.predictor.Answer(now, c, current, s.usableVariants())
 	fewer := a.Scheme.Protocol == current.Protocol && a.Scheme.Carriers < current.Carriers
 	switch {
@@ -178,8 +196,13 @@ func (s *Steer) condition(now time.Time, loss float64) pathsel.Condition {
 	if t := s.track(c.Path); t != nil {
 		c.RTT = t.rtt
 	}
-	c.Congestion, c.Why = s.congestion.Is(now, s.scheme.Carriers, s.full.rate)
+	c.Congestion, c.Why = s.congested(now)
 	return c
+}
+
+// congested says whether what the current path loses is congestion, and why.
+func (s *Steer) congested(now time.Time) (bool, string) {
+	return s.congestion.Is(now, s.scheme.Carriers, s.full.rate)
 }
 
 // usableVariants are the protocols that can be used now.

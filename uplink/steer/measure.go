@@ -121,7 +121,11 @@ func (s *Steer) book(now time.Time, t *track) {
 			if s.opt.Profile.Continual {
 				// Looking all the time, one would see chance: a rate counts once
 				// the next confirms it. When Method acts, decide does not wait.
-				s.losses.Record(now, t.Name, min(percent, t.rate))
+				// What the queue loses that the load itself fills is no fault of
+				// the path's.
+				if congested, _ := s.congested(now); t.Name != s.hysteresis.Current() || !congested || !s.congestion.Known(now) {
+					s.losses.Record(now, t.Name, min(percent, t.rate))
+				}
 			}
 			t.rate, t.rateAt = percent, now
 			t.smooth += (percent - t.smooth) / 4

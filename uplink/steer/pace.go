@@ -61,8 +61,8 @@ func (s *Steer) interval(now time.Time, t *track) time.Duration {
 		}
 		return metered(paceLossy, paceIdleMetered)
 	}
-	if t.Name == s.hysteresis.Current() && !s.asked.at.IsZero() {
-		return paceDoubt // whether a queue stands there
+	if t.Name == s.hysteresis.Current() && !s.asked.at.IsZero() && s.effective() == pathsel.SCTP {
+		return paceDoubt // whether a queue stands there, which only TCP shows by itself
 	}
 	if standing := s.probation.Standing(now, t.Name); !standing.Passed {
 		if standing.Good < standing.Need {

@@ -386,6 +386,17 @@ func TestCongestionKeepsOneCarrier(t *testing.T) {
 	})
 }
 
+// What the queue in front of a path loses, filled by our own load, is no reason to
+// leave the path.
+func TestOverflowIsNotThePathsFault(t *testing.T) {
+	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
+		w.loaded()
+		w.set(func() { wlan.loss, wlan.queue = 0.1, 75*time.Millisecond })
+		wait(20 * time.Second)
+		w.want("sctp wlan0")
+	})
+}
+
 // [HT]: the path falls to a fifth of its rate and loses nothing. The appliance
 // leaves it, the paper does not.
 func TestSlowPath(t *testing.T) {
