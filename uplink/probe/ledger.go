@@ -89,6 +89,7 @@ func (l *ledger) lose(e *entry) {
 // be taken for lossy for ever.
 func (l *ledger) measure(rtt time.Duration) {
 	s := &l.stats
+	s.Latest = rtt
 	if s.Answered == 1 {
 		s.RTT, s.RTTVar = rtt, rtt/2
 		return

@@ -52,6 +52,7 @@ type Stats struct {
 	Lost     uint64 // probes that were not answered in time; those that still may be do not count yet
 
 	RTT, RTTVar time.Duration // smoothed round trip and its variation (RFC 6298); 0 before the first answer
+	Latest      time.Duration // the round trip of the latest answer
 	Last        time.Time     // when the latest answer arrived; zero if none has
 	// Unanswered is how many probes have timed out since something was heard: of
 	// those sent after the latest that was answered. An answer, late or not,

@@ -47,7 +47,7 @@ func TestGoodPath(t *testing.T) {
 		}
 		wait(10*time.Second - time.Millisecond)
 		got := p.Stats()
-		want := Stats{Sent: 10, Answered: 10, RTT: 30 * time.Millisecond, Last: time.Now().Add(-969 * time.Millisecond), Timeout: 100 * time.Millisecond}
+		want := Stats{Sent: 10, Answered: 10, RTT: 30 * time.Millisecond, Latest: 30 * time.Millisecond, Last: time.Now().Add(-969 * time.Millisecond), Timeout: 100 * time.Millisecond}
 		want.RTTVar = got.RTTVar
 		if got != want {
 			t.Errorf("got %+v, want %+v", got, want)

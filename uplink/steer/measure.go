@@ -87,7 +87,7 @@ func (s *Steer) queueing(now time.Time, t *track) time.Duration {
 	if now.Sub(t.probes.Last) > freshProbe {
 		return 0
 	}
-	return t.probes.RTT
+	return t.probes.Latest // smoothed, it would tell of a queue when that is gone
 }
 
 // believable says whether what a carrier heard was heard over its path. What

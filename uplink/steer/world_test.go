@@ -236,7 +236,7 @@ func (p *prober) send(now time.Time) {
 		}
 		answered = true
 		p.stats.Answered++
-		p.stats.Last, p.stats.Unanswered = time.Now(), 0
+		p.stats.Last, p.stats.Latest, p.stats.Unanswered = time.Now(), rtt, 0
 		p.last = max(p.last, number)
 		if p.stats.RTT == 0 {
 			p.stats.RTT, p.stats.RTTVar = rtt, rtt/2
