@@ -12,6 +12,9 @@ const (
 	queuePackets = 4                     // what every further carrier keeps in the queue by itself
 	packet       = 1500                  // bytes
 	lossesKept   = 16                    // the latest losses count most
+	// noticed is how long ago a packet was lost, at most, when it is sent again:
+	// the queue that lost it may be gone by then.
+	noticed = time.Second
 )
 
 // Congestion tells loss that is congestion from loss that is chance. A queue
@@ -20,30 +23,33 @@ const (
 // told apart it is congestion, because then others share the link.
 type Congestion struct {
 	shortest trough // seconds
+	longest  peak   // seconds, of late
 	atLoss   float64
 	lastLoss time.Time
 }
 
 // NewCongestion returns a Congestion that has seen nothing.
 func NewCongestion() *Congestion {
-	return &Congestion{shortest: trough{peak{window: queueMemory}}}
+	return &Congestion{shortest: trough{peak{window: queueMemory}}, longest: peak{window: noticed}}
 }
 
-// Observe enters the round trip of the path that carries data, smoothed, and what was sent and lost since the last call.
+// Observe enters the round trip of the path that carries data, 0 if it is not
+// known, and what was sent and found lost since the last call.
 func (c *Congestion) Observe(now time.Time, rtt time.Duration, counts Counts) {
-	if rtt <= 0 {
-		return
+	if rtt > 0 {
+		c.shortest.add(now, rtt.Seconds())
+		c.longest.add(now, rtt.Seconds())
 	}
-	c.shortest.add(now, rtt.Seconds())
-	if counts.Lost == 0 {
+	longest := c.longest.get(now)
+	if counts.Lost == 0 || longest == 0 {
 		return
 	}
 	if now.Sub(c.lastLoss) > lossMemory {
-		c.atLoss = rtt.Seconds()
+		c.atLoss = longest
 	}
 	// Each loss counts the same: the few of an overflow some seconds ago are soon
 	// outnumbered by those of a link that has turned bad.
-	c.atLoss += (rtt.Seconds() - c.atLoss) * min(1, float64(counts.Lost)/lossesKept)
+	c.atLoss += (longest - c.atLoss) * min(1, float64(counts.Lost)/lossesKept)
 	c.lastLoss = now
 }
 

@@ -195,14 +195,14 @@ func (s *Steer) condition(now time.Time, loss float64) pathsel.Condition {
 	c := pathsel.Condition{Path: s.hysteresis.Current(), Loss: min(loss, 100)}
 	if t := s.track(c.Path); t != nil {
 		c.RTT = t.rtt
+		c.Congestion, c.Why = s.congested(now, t)
 	}
-	c.Congestion, c.Why = s.congested(now)
 	return c
 }
 
-// congested says whether what the current path loses is congestion, and why.
-func (s *Steer) congested(now time.Time) (bool, string) {
-	return s.congestion.Is(now, s.scheme.Carriers, s.full.rate)
+// congested says whether what a path loses is congestion, and why.
+func (s *Steer) congested(now time.Time, t *track) (bool, string) {
+	return t.queue.Is(now, s.scheme.Carriers, s.full.rate)
 }
 
 // usableVariants are the protocols that can be used now.

@@ -73,7 +73,7 @@ func (s *Steer) measure(now time.Time) {
 	}
 	if t := s.track(current); t != nil {
 		s.counts = t.counts
-		s.congestion.Observe(now, s.queueing(now, t), t.counts)
+		t.queue.Observe(now, s.queueing(now, t), t.counts)
 		s.measureLoad(now, t, flying, out)
 	}
 }
@@ -123,7 +123,7 @@ func (s *Steer) book(now time.Time, t *track) {
 				// the next confirms it. When Method acts, decide does not wait.
 				// What the queue loses that the load itself fills is no fault of
 				// the path's.
-				if congested, _ := s.congested(now); t.Name != s.hysteresis.Current() || !congested || !s.congestion.Known(now) {
+				if congested, _ := s.congested(now, t); !congested || !t.queue.Known(now) {
 					s.losses.Record(now, t.Name, min(percent, t.rate))
 				}
 			}

@@ -102,7 +102,6 @@ type Steer struct {
 	hysteresis *pathsel.Hysteresis
 	method     *pathsel.Method
 	slowness   *pathsel.Slowness
-	congestion *pathsel.Congestion
 	predictor  *pathsel.Predictor
 
 	carriers []uplink.CarrierStats  // at this step
@@ -155,7 +154,6 @@ func New(opt Options) *Steer {
 		hysteresis: pathsel.NewHysteresis(p.Hysteresis, opt.Random),
 		method:     pathsel.NewMethod(p.Slots),
 		slowness:   pathsel.NewSlowness(p.Slow),
-		congestion: pathsel.NewCongestion(),
 		predictor:  pathsel.NewPredictor(p.Toggle),
 		before:     make(map[string]uplink.Info),
 		settled:    make(map[string]primary),

@@ -51,6 +51,7 @@ type track struct {
 	rateAt time.Time
 	smooth float64 // of rate
 	recent *pathsel.Recent
+	queue  *pathsel.Congestion
 	paced  time.Duration // what the prober was told last
 }
 
@@ -63,7 +64,7 @@ func (s *Steer) follow(now time.Time) {
 		t := s.track(p.Name)
 		if t == nil {
 			t = &track{Path: Path{Name: p.Name}, since: now, reason: "not heard of yet", idleAt: now,
-				ratio: pathsel.NewRatio(leastPackets, lossEvery), recent: pathsel.NewRecent(leastProbes)}
+				ratio: pathsel.NewRatio(leastPackets, lossEvery), recent: pathsel.NewRecent(leastProbes), queue: pathsel.NewCongestion()}
 		}
 		if p.Up && !t.Up {
 			t.upSince, t.life = now, pathsel.Alive
