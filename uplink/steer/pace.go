@@ -13,7 +13,8 @@ const (
 	doubtFor    = 3 * time.Second // then it is dead, or drops probes
 	paceUnknown = 200 * time.Millisecond
 	unknownFor  = 3 * time.Second
-	paceSoon    = time.Second // a path that comes back, or may be needed soon
+	paceFull    = 250 * time.Millisecond // while data fills the path
+	paceSoon    = time.Second            // a path that comes back, or may be needed soon
 
 	paceLossy        = 5 * time.Second // a path that lost lately: does it still
 	paceLossyMetered = 30 * time.Second
@@ -61,8 +62,15 @@ func (s *Steer) interval(now time.Time, t *track) time.Duration {
 		}
 		return metered(paceLossy, paceIdleMetered)
 	}
-	if t.Name == s.hysteresis.Current() && !s.asked.at.IsZero() && s.effective() == pathsel.SCTP {
-		return paceDoubt // whether a queue stands there, which only TCP shows by itself
+	if t.Name == s.hysteresis.Current() && s.effective() == pathsel.SCTP {
+		// Whether a queue stands there, which only TCP shows by itself. When a loss
+		// is noticed, it is too late to look.
+		switch {
+		case !s.asked.at.IsZero():
+			return paceDoubt
+		case !s.full.since.IsZero():
+			return paceFull
+		}
 	}
 	if standing := s.probation.Standing(now, t.Name); !standing.Passed {
 		if standing.Good < standing.Need {
