@@ -348,12 +348,15 @@ func (a *Association) SetMTU(remote netip.Addr, mtu int) error {
 	return nil
 }
 
-// AddLocal makes an address of this machine part of the association and tells
-// the peer (RFC 5061).
-func (a *Association) AddLocal(ip netip.Addr) error { return a.changeLocal(ip, true) }
-
-// RemoveLocal takes one out; the last one stays, with an error.
-func (a *Association) RemoveLocal(ip netip.Addr) error { return a.changeLocal(ip, false) }
+// Readdress replaces an address of this end, and tells the peer, by whichever path
+// it still hears (RFC 5061, F21). It does not block, and does not wait for the
+// peer.
+func (a *Association) Readdress(from, to netip.Addr) error {
+	if err := a.changeLocal(to, true); err != nil {
+		return err
+	}
+	return a.changeLocal(from, false)
+}
 
 func (a *Association) changeLocal(ip netip.Addr, add bool) error {
 	verb := "remove"

@@ -48,11 +48,8 @@ func (c *Conn) SetHeartbeat(remote netip.Addr, every time.Duration) error {
 // SetMTU is Association.SetMTU.
 func (c *Conn) SetMTU(remote netip.Addr, mtu int) error { return c.assoc.SetMTU(remote, mtu) }
 
-// AddLocal is Association.AddLocal.
-func (c *Conn) AddLocal(ip netip.Addr) error { return c.assoc.AddLocal(ip) }
-
-// RemoveLocal is Association.RemoveLocal.
-func (c *Conn) RemoveLocal(ip netip.Addr) error { return c.assoc.RemoveLocal(ip) }
+// Readdress is Association.Readdress.
+func (c *Conn) Readdress(from, to netip.Addr) error { return c.assoc.Readdress(from, to) }
 
 // Events is Association.Events.
 func (c *Conn) Events() <-chan Event { return c.assoc.Events() }

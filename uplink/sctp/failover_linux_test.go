@@ -314,7 +314,7 @@ func TestSetPrimary(t *testing.T) {
 	}
 }
 
-// F21: an address that comes joins the association, one that goes leaves it.
+// F21: an address that comes takes the place in the association of one that goes.
 func TestAddressChange(t *testing.T) {
 	p := newPair(t, patient(), shape{}, shape{})
 	p.await(t, "both paths confirmed", confirmed)
@@ -333,10 +333,10 @@ func TestAddressChange(t *testing.T) {
 	echo()
 	fresh := p.local[1].Next()
 	p.gateway.address(t, cables[1], fresh)
-	if err := p.near.AddLocal(fresh); err != nil {
+	if err := p.near.Readdress(p.local[1], fresh); err != nil {
 		t.Fatal(err)
 	}
-	known := func(want bool) {
+	known := func(address netip.Addr, want bool) {
 		t.Helper()
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
@@ -347,25 +347,21 @@ func TestAddressChange(t *testing.T) {
 			}
 			has := false
 			for _, a := range found {
-				has = has || a.Addr() == fresh
+				has = has || a.Addr() == address
 			}
 			if has == want {
 				return
 			}
 			if time.Now().After(end) {
-				t.Fatalf("the peer's list has %v: %v, want %v", fresh, has, want)
+				t.Fatalf("the peer's list has %v: %v, want %v", address, has, want)
 			}
 		}
 	}
-	known(true)
+	known(fresh, true)
+	known(p.local[1], false)
 	echo()
-	if err := p.near.RemoveLocal(fresh); err != nil {
-		t.Fatal(err)
-	}
-	known(false)
-	echo()
-	if err := errors.Join(p.near.RemoveLocal(p.local[1]), p.near.RemoveLocal(p.local[0])); err == nil {
-		t.Error("removing the last address: got no error")
+	if err := p.near.Readdress(p.local[1], p.remote[0].Addr()); err == nil {
+		t.Error("an address that this end does not have: got no error")
 	}
 }
 

@@ -200,11 +200,36 @@ func (s *Steer) renew(now time.Time) {
 	case !lacks:
 		r.wanted = time.Time{}
 	case r.wanted.IsZero():
-		r.wanted = now
+		if !s.readdress(now) {
+			r.wanted = now
+		}
 	case now.Sub(r.wanted) >= renewAfter && !now.Before(r.notBefore):
 		r.began = now
 		s.log.Info("the association lacks an address; another one is made", "slot", s.mainSlot())
 	}
+}
+
+// readdress has the association follow addresses of paths that have changed, and
+// reports whether it does (RFC 5061; the addresses in tunnels stay).
+func (s *Steer) readdress(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.assocs[s.mainSlot()]
+	follows := false
+	for _, t := range s.tracks {
+		i := slices.IndexFunc(a.addresses, func(p PathAddress) bool { return p.Path == t.Name })
+		if i < 0 || !t.usable || a.addresses[i] == t.SCTP || a.addresses[i].Remote != t.SCTP.Remote {
+			continue
+		}
+		from, to := a.addresses[i].Local, t.SCTP.Local
+		if err := a.Readdress(from, to); err != nil {
+			s.log.Info("the association cannot follow a changed address; another one is made", "path", t.Name, "from", from, "to", to, "error", err)
+			return false
+		}
+		s.log.Info("the association follows a changed address", "path", t.Name, "from", from, "to", to)
+		a.addresses[i], follows = t.SCTP, true
+	}
+	return follows
 }
 
 // lacks says whether the association in use lacks the address of a path that can

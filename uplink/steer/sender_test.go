@@ -169,6 +169,7 @@ type fixedAssociation struct{ *carriertest.End }
 
 func (fixedAssociation) SetPrimary(netip.Addr) error                  { return errors.New("no other path") }
 func (fixedAssociation) SetHeartbeat(netip.Addr, time.Duration) error { return nil }
+func (fixedAssociation) Readdress(_, _ netip.Addr) error              { return nil }
 
 // With the real sender and the real collector: Wi-Fi dies silently under load.
 // The path is left within a second, and every reading arrives once, in order.

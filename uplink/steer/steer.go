@@ -41,6 +41,9 @@ type Association interface {
 	// SetHeartbeat says how often a path that carries nothing is asked for a sign
 	// of life. It does not block.
 	SetHeartbeat(remote netip.Addr, every time.Duration) error
+	// Readdress replaces an address of this end, and tells the peer. It does not
+	// block.
+	Readdress(from, to netip.Addr) error
 }
 
 // Path is an uplink of the gateway at one instant.

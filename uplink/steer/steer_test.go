@@ -462,11 +462,20 @@ func TestDialsBestFirst(t *testing.T) {
 	})
 }
 
-// F21: an address changes: the association is made anew, then the old one ends.
+// F21: an address changes: the association follows; where the peer takes no such
+// change, it is made anew, then the old one ends.
 func TestAddressChanges(t *testing.T) {
 	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
 		w.loaded()
 		w.set(func() { wwan.address++ })
+		wait(15 * time.Second)
+		w.mu.Lock()
+		first := w.slots[0]
+		if first.Name != "sctp" || first.carrier.addresses[1].Local != wwan.local() {
+			t.Errorf("%s has %v, want the new address in it", first.Name, first.carrier.addresses)
+		}
+		w.mu.Unlock()
+		w.set(func() { w.rigid, wwan.address = true, wwan.address+1 })
 		wait(15 * time.Second)
 		w.mu.Lock()
 		var names []string

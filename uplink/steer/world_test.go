@@ -55,6 +55,7 @@ type world struct {
 	longest   time.Duration      // without delivery under load
 	abandoned []string
 	noSCTP    bool // the collector's side drops it
+	rigid     bool // the collector takes no changes of addresses
 	plans     int
 }
 
@@ -101,6 +102,18 @@ func (c *carrier) SetHeartbeat(remote netip.Addr, every time.Duration) error {
 		c.heartbeats = make(map[netip.Addr]time.Duration)
 	}
 	c.heartbeats[remote] = every
+	return nil
+}
+
+// Readdress implements Association.
+func (c *carrier) Readdress(from, to netip.Addr) error {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	i := slices.IndexFunc(c.addresses, func(a PathAddress) bool { return a.Local == from })
+	if i < 0 || c.w.rigid {
+		return errors.New("the peer takes no changes of addresses")
+	}
+	c.addresses[i].Local = to
 	return nil
 }
 
@@ -361,7 +374,7 @@ func (w *world) dialTCP(ctx context.Context, path string) (uplink.Carrier, error
 }
 
 func (w *world) dialSCTP(ctx context.Context, addresses []PathAddress) (Association, error) {
-	return w.dial(ctx, &carrier{w: w, kind: pathsel.SCTP, addresses: addresses, primary: addresses[0].Remote.Addr(), info: uplink.Info{Kind: "sctp"}})
+	return w.dial(ctx, &carrier{w: w, kind: pathsel.SCTP, addresses: slices.Clone(addresses), primary: addresses[0].Remote.Addr(), info: uplink.Info{Kind: "sctp"}})
 }
 
 // dial takes two round trips, on a path that lets them through. An association
