@@ -62,14 +62,14 @@ func (p *Path) state() string {
 	switch {
 	case !p.Up:
 		return "down"
-	case !p.Usable && p.ProbationNeed > 0:
-		return fmt.Sprintf("recovering %d/%d", p.Probation, p.ProbationNeed)
+	case !p.Usable && p.Standing != "":
+		return printable(p.Standing)
 	case !p.Usable:
 		return "dead"
 	case p.Primary:
 		return "primary"
-	case p.ProbationNeed > 0:
-		return fmt.Sprintf("recovering %d/%d", p.Probation, p.ProbationNeed)
+	case p.Standing != "":
+		return printable(p.Standing)
 	}
 	return "ready"
 }

@@ -30,7 +30,7 @@ func TestWritePaths(t *testing.T) {
 	check("paths refused", paths, "the paths cannot be used: not permitted")
 	s.Uplink.Paths = []Path{
 		{Name: "wlan0", Up: true, Usable: true, Primary: true, LossLast: 2.5, LossMax: 10, Score: 4.375, RTTSeconds: 0.0123, SentBytes: 1500, Since: noon().Add(-90 * time.Second), Reason: "lowest score"},
-		{Name: "wwan0", Up: true, Reason: "no probe was answered for 5 s", Probation: 3, ProbationNeed: 5},
+		{Name: "wwan0", Up: true, Reason: "no probe was answered for 5 s", Standing: "recovering 3/5"},
 		{Name: "wwan\x1b1", Reason: "no carrier"},
 	}
 	check("paths", paths,

@@ -188,10 +188,10 @@ type Path struct {
 	RTTSeconds float64 `json:"rtt_s"`
 	SentBytes  uint64  `json:"sent_bytes"`
 	RecvBytes  uint64  `json:"received_bytes"`
-	// Probation counts good probes in a row of a path that came back, up to
-	// ProbationNeed; both are 0 when it is not on probation.
-	Probation     int `json:"probation,omitempty"`
-	ProbationNeed int `json:"probation_need,omitempty"`
+	// Standing is how far a path that failed has proved itself since, such as
+	// "recovering 5/5, 40 s more": five good probes of five, and time to go. Empty
+	// if it has, or never failed.
+	Standing string `json:"standing,omitempty"`
 }
 
 // Switch is one change of path or protocol.

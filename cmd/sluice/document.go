@@ -163,10 +163,7 @@ func pathStatus(u *admin.Uplink, snap steer.Snapshot) {
 	u.Underlay, u.Choice, u.NextTry = snap.Underlay, snap.Reason, snap.NextTry
 	for _, p := range snap.Paths {
 		a := admin.Path{Name: p.Name, Up: p.Up, Usable: p.Usable, Primary: p.Primary, Metered: p.Metered, Reason: p.Reason, Since: p.Since,
-			LossLast: p.LossLast, LossMax: p.LossMax, Score: p.Score, RTTSeconds: p.SRTT.Seconds(), SentBytes: p.SentBytes, RecvBytes: p.RecvBytes}
-		if p.Probation < p.ProbationNeed {
-			a.Probation, a.ProbationNeed = p.Probation, p.ProbationNeed
-		}
+			LossLast: p.LossLast, LossMax: p.LossMax, Score: p.Score, RTTSeconds: p.SRTT.Seconds(), SentBytes: p.SentBytes, RecvBytes: p.RecvBytes, Standing: p.Standing}
 		if p.Primary && u.Up {
 			u.Path = p.Name
 		}

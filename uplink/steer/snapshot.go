@@ -37,11 +37,10 @@ type PathStatus struct {
 	LossLast, LossMax, Score float64
 	SRTT                     time.Duration
 	SentBytes, RecvBytes     uint64
-	// Probation of ProbationNeed good answers in a row, since it came back; equal
-	// if it has passed. Standing says it in words: "recovering 3/5".
-	Probation, ProbationNeed int
-	Standing                 string
-	Since                    time.Time // of Usable
+	// Standing is how far a path that failed has proved itself since, such as
+	// "recovering 3/5"; empty if it has.
+	Standing string
+	Since    time.Time // of Usable
 }
 
 // Switch is one change of what carries the data.
@@ -107,12 +106,14 @@ func (s *Steer) publish(now time.Time) {
 		snap.NextTry = s.attempt.until
 	}
 	for i, t := range s.tracks {
-		standing := s.probation.Standing(now, t.Name)
 		p := PathStatus{
 			Name: t.Name, Up: t.Up, Usable: t.usable, Primary: t.Name == s.hysteresis.Current(), Metered: t.Metered, Reason: t.reason,
 			LossLast: paths[i].Loss.Last, LossMax: paths[i].Loss.Max, Score: paths[i].Score(),
 			SRTT: t.probes.RTT, SentBytes: t.sent, RecvBytes: t.received,
-			Probation: standing.Good, ProbationNeed: standing.Need, Standing: standing.String(), Since: t.since,
+			Since: t.since,
+		}
+		if standing := s.probation.Standing(now, t.Name); !standing.Passed {
+			p.Standing = standing.String()
 		}
 		if p.SRTT == 0 {
 			p.SRTT = t.rtt
