@@ -98,7 +98,8 @@ func (s *Steer) ask(now time.Time, o pathsel.Outcome) *answer {
 	q.counts = q.counts.Plus(s.counts)
 	loss := o.Rate
 	switch asked := now.Sub(q.at); {
-	case q.counts.Sent >= leastPackets && asked >= askedLeast:
+	case q.counts.Sent >= leastPackets && asked >= askedLeast,
+		q.counts.Sent >= leastPackets/4 && asked >= 2*askedLeast: // hardly anything passes
 		loss = q.counts.Percent()
 	case asked <= askedFor:
 		return nil
