@@ -26,7 +26,23 @@ func measureHandover(ctx context.Context, b *bench) error {
 			}
 		}
 	}
-	return b.flapping(ctx)
+	flap := func(n *network, length time.Duration) []step {
+		const up, down = 8 * time.Second, 12 * time.Second
+		var steps []step
+		for at := up; at < length; at += up + down {
+			steps = append(steps, step{at: at, do: n.Paths[0].Cut})
+			if at+down < length {
+				steps = append(steps, step{at: at + down, do: n.Paths[0].Restore})
+			}
+		}
+		return steps
+	}
+	err := b.long(ctx, handoverFlaps, b.length(10*time.Minute, 40*time.Second), topology.Quality{}, products(), flap)
+	if err != nil {
+		return err
+	}
+	calm := topology.Quality{Jitter: 10 * time.Millisecond, Loss: 0.02}
+	return b.long(ctx, handoverCalm, b.length(time.Hour, time.Minute), calm, products()[2:], func(*network, time.Duration) []step { return nil })
 }
 
 // tripQuality is a path with a round trip in ms and a queue beside what is under way.
@@ -54,27 +70,15 @@ func handoverSteps(name string, n *network, quality topology.Quality, length tim
 	return append(steps, step{at: length * 3 / 4, do: func() error { return n.impair(0, quality) }})
 }
 
-// flapping takes ten minutes, at a rate for which a backlog can be made.
-func (b *bench) flapping(ctx context.Context) error {
-	const up, down = 8 * time.Second, 12 * time.Second
-	slow := topology.Quality{Rate: linkRate / 16, Delay: 20 * time.Millisecond, Limit: linkQueue}
-	length := b.length(10*time.Minute, 40*time.Second)
+// long takes minutes, at a rate for which a backlog can be made.
+func (b *bench) long(ctx context.Context, name string, length time.Duration, quality topology.Quality, schemes []scheme, steps func(*network, time.Duration) []step) error {
+	quality.Rate, quality.Delay, quality.Limit = linkRate/16, 20*time.Millisecond, linkQueue
 	b.backlog = nil
 	b.need(capacity/16, length)
-	steps := func(n *network) []step {
-		var steps []step
-		for at := up; at < length; at += up + down {
-			steps = append(steps, step{at: at, do: n.Paths[0].Cut})
-			if at+down < length {
-				steps = append(steps, step{at: at + down, do: n.Paths[0].Restore})
-			}
-		}
-		return steps
-	}
-	for _, s := range products() {
-		r := Record{Case: handoverFlaps, At: 40, Run: 1}
-		build := func() (*network, error) { return newNetwork(slow, slow) }
-		if err := b.measured(ctx, r, s, length, build, steps); err != nil {
+	for _, s := range schemes {
+		r := Record{Case: name, At: 40, Run: 1}
+		build := func() (*network, error) { return newNetwork(quality, quality) }
+		if err := b.measured(ctx, r, s, length, build, func(n *network) []step { return steps(n, length) }); err != nil {
 			return err
 		}
 	}
