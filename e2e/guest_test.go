@@ -39,11 +39,13 @@ func TestGuest(t *testing.T) {
 		t.Skip("emulation takes minutes: run without -short")
 	}
 	const smoke = "^TestPromise8SilentDeathOfALink$"
+	const field = "^(TestField19SmallPacketsOnly|TestField20SCTPAndUDPDropped|TestField21AddressRenewed|TestKillWithTunnels)$"
 	runs := []guestRun{
 		{guest.ARM64, "e2e", smoke},
 		{guest.ARM64, "uplink/sctp", ""},
 		{guest.ARM, "e2e", smoke},
 		{guest.ARM, "uplink/sctp", ""},
+		{guest.AMD64, "e2e", field},
 		{guest.AMD64, "lab/topology", ""},
 		{guest.AMD64, "uplink/paths", ""},
 		{guest.AMD64, "uplink/tunnel", ""},

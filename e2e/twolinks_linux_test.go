@@ -18,51 +18,23 @@ import (
 // to using it.
 func TestPromise8SilentDeathOfALink(t *testing.T) {
 	needSCTP(t)
-	tests := []struct {
-		name              string
-		uplink, collector string
-		own               bool // the collector has an address of its own by each path
-	}{
-		{name: "bare", uplink: `underlay = "bare"`, own: true},
-		{name: "tunnel", collector: "[tunnel]\n"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			// Far below what an emulated processor can carry.
-			link := topology.Quality{Rate: 8_000_000, Delay: 10 * time.Millisecond, Limit: 100}
-			network, err := topology.NewMultipath(
-				topology.PathOptions{Device: "wlan0", Up: link, Down: link},
-				topology.PathOptions{Device: "wwan0", Up: link, Down: link},
-			)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { network.Close() })
-			o := lab.SiteOptions{
-				Near: network.Gateway, Far: network.Collector, Reach: []string{network.Common.String()},
-				Uplink: test.uplink, CollectorTables: test.collector, Flush: 50 * time.Millisecond,
-			}
-			for _, p := range network.Paths {
-				path := lab.SitePath{Interface: p.Access.A.Device}
-				if test.own {
-					path.Collector = p.Exit.B.Address().String()
-				}
-				o.Paths = append(o.Paths, path)
-			}
+	for _, u := range underlays() {
+		t.Run(u.name, func(t *testing.T) {
+			network, o := twoLinks(t, u)
 			b := newBench(t, o)
 			b.start()
 			load := b.load(100, 0)
-			b.must(b.site.AwaitStatus(b.ctx, "SCTP uses wlan0 and could use wwan0", func(s admin.Status) bool {
+			b.await("SCTP uses wlan0 and could use wwan0", func(s admin.Status) bool {
 				return s.Uplink.Carrier == "sctp" && primary(s) == "wlan0" && usable(s, "wwan0")
-			}))
+			})
 			b.watch("both links well", 2*time.Second, time.Second)
 			b.must(network.Paths[0].Cut())
 			b.watch("wlan0 silent", 5*time.Second, 2*time.Second)
-			b.must(b.site.AwaitStatus(b.ctx, "the status says that wlan0 is gone", func(s admin.Status) bool {
+			b.await("the status says that wlan0 is gone", func(s admin.Status) bool {
 				return primary(s) == "wwan0" && !usable(s, "wlan0")
-			}))
+			})
 			b.must(network.Paths[0].Restore())
-			b.must(b.site.AwaitStatus(b.ctx, "wlan0 is usable again", func(s admin.Status) bool { return usable(s, "wlan0") }))
+			b.await("wlan0 is usable again", func(s admin.Status) bool { return usable(s, "wlan0") })
 			b.watch("both links well again", 2*time.Second, time.Second)
 			b.must(network.Paths[1].Cut())
 			b.watch("wwan0 silent", 5*time.Second, 2*time.Second)
@@ -75,6 +47,59 @@ func TestPromise8SilentDeathOfALink(t *testing.T) {
 			b.check(load)
 		})
 	}
+}
+
+// underlay is what SCTP goes over, as both ends are configured.
+type underlay struct {
+	name              string
+	uplink, collector string
+	own               bool // the collector has an address of its own by each path
+}
+
+func underlays() []underlay {
+	return []underlay{
+		{name: "bare", uplink: `underlay = "bare"`, own: true},
+		{name: "tunnel", collector: "[tunnel]\n"},
+	}
+}
+
+// tunnels is the underlay by default.
+func tunnels() underlay { return underlays()[1] }
+
+// twoLinks makes a gateway with two links to its collector, and the options of a
+// site on them.
+func twoLinks(t *testing.T, u underlay) (*topology.Multipath, lab.SiteOptions) {
+	t.Helper()
+	// Far below what an emulated processor can carry.
+	link := topology.Quality{Rate: 8_000_000, Delay: 10 * time.Millisecond, Limit: 100}
+	network, err := topology.NewMultipath(
+		topology.PathOptions{Device: "wlan0", Up: link, Down: link},
+		topology.PathOptions{Device: "wwan0", Up: link, Down: link},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { network.Close() })
+	o := lab.SiteOptions{
+		Near: network.Gateway, Far: network.Collector, Reach: []string{network.Common.String()},
+		Uplink: u.uplink, CollectorTables: u.collector, Flush: 50 * time.Millisecond,
+	}
+	for _, p := range network.Paths {
+		path := lab.SitePath{Interface: p.Access.A.Device}
+		if u.own {
+			path.Collector = p.Exit.B.Address().String()
+		}
+		o.Paths = append(o.Paths, path)
+	}
+	return network, o
+}
+
+// await waits until the status is as it should be, and fails if that takes long.
+func (b *bench) await(what string, ok func(admin.Status) bool) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
+	defer cancel()
+	b.must(b.site.AwaitStatus(ctx, what, ok))
 }
 
 // watch looks at the output for a while and fails if nothing comes for longer

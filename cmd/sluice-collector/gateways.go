@@ -21,6 +21,11 @@ import (
 	"sluice/uplink/tunnel"
 )
 
+// mtuSafe passes on any path that people have (RFC 8200, section 5). Nothing tells
+// a listener which packets pass to a peer of SCTP, as TCP's MSS does, and what goes
+// to gateways is little.
+const mtuSafe = 1280
+
 // gateways is everything that gateways reach: carriers over TCP and SCTP, probes
 // over UDP, tunnels.
 type gateways struct {
@@ -114,7 +119,7 @@ func (g *gateways) listenSCTP(addresses []netip.AddrPort, security *tls.Config) 
 	if err != nil || len(addresses) == 0 {
 		return err
 	}
-	ln, err := sctp.Listen(addresses, security, sctp.Tuning{}, g.log)
+	ln, err := sctp.Listen(addresses, security, sctp.Tuning{MTU: mtuSafe}, g.log)
 	if err != nil {
 		return err
 	}
