@@ -35,7 +35,7 @@ type Clock struct {
 	boot   uint64
 	next   atomic.Int64 // mono of the next check
 	synced atomic.Bool
-	fix    Corrector
+	fix    corrector
 }
 
 // New returns a clock over a source. A wall clock below floor, the time the

@@ -6,19 +6,16 @@ import (
 	"sluice/reading"
 )
 
-// Corrector turns monotonic times of one boot into wall time once it has seen
+// corrector turns monotonic times of one boot into wall time once it has seen
 // both together. It reads no clock. It is safe for concurrent use.
-type Corrector struct {
+type corrector struct {
 	boot   uint64
 	offset atomic.Pointer[int64] // wall minus mono in ns; nil until the clock was set
 }
 
-// NewCorrector returns a corrector for the readings of one boot.
-func NewCorrector(boot uint64) *Corrector { return &Corrector{boot: boot} }
-
 // Synchronised says that the wall clock is right: it shows wall when mono
 // nanoseconds have passed since boot.
-func (c *Corrector) Synchronised(wall, mono int64) {
+func (c *corrector) Synchronised(wall, mono int64) {
 	offset := wall - mono
 	c.offset.Store(&offset)
 }
@@ -26,7 +23,7 @@ func (c *Corrector) Synchronised(wall, mono int64) {
 // Correct gives the boot's unsynchronised readings their wall time, cut to
 // milliseconds, and reports whether it changed any. Those of other boots stay
 // as they are: nobody knows when that was.
-func (c *Corrector) Correct(rs []reading.Reading) (changed bool) {
+func (c *corrector) Correct(rs []reading.Reading) (changed bool) {
 	offset := c.offset.Load()
 	if offset == nil {
 		return false

@@ -338,16 +338,6 @@ func (a *Association) SetHeartbeat(remote netip.Addr, every time.Duration) error
 	return nil
 }
 
-// SetMTU limits the packets of a path, IP header included, where the path drops
-// larger ones and does not say so.
-func (a *Association) SetMTU(remote netip.Addr, mtu int) error {
-	p := pathParams{path: netip.AddrPortFrom(remote.Unmap(), a.remote.Port), mtu: uint32(mtu), flags: mtuFixed}
-	if err := a.sock.set(optPathParams, p.bytes()); err != nil {
-		return fmt.Errorf("set mtu of path to %s to %d: %w", remote, mtu, err)
-	}
-	return nil
-}
-
 // Readdress replaces an address of this end, and tells the peer, by whichever path
 // it still hears (RFC 5061, F21). It does not block, and does not wait for the
 // peer.

@@ -45,14 +45,8 @@ func (c *Conn) SetHeartbeat(remote netip.Addr, every time.Duration) error {
 	return c.assoc.SetHeartbeat(remote, every)
 }
 
-// SetMTU is Association.SetMTU.
-func (c *Conn) SetMTU(remote netip.Addr, mtu int) error { return c.assoc.SetMTU(remote, mtu) }
-
 // Readdress is Association.Readdress.
 func (c *Conn) Readdress(from, to netip.Addr) error { return c.assoc.Readdress(from, to) }
-
-// Events is Association.Events.
-func (c *Conn) Events() <-chan Event { return c.assoc.Events() }
 
 // Close ends the association without TLS's close notify, which would block while
 // the peer takes nothing in; the session protocol says goodbye itself.
