@@ -75,8 +75,8 @@ func (e Experiment) Run(ctx context.Context, env Env) error {
 	if e.published != nil {
 		records = e.published()
 	}
-	if e.simulate != nil {
-		s := &simulation{quick: env.Quick, seed: env.Seed, name: e.Name}
+	if e.simulate != nil && env.Scheme == "" {
+		s := &simulation{quick: env.Quick, seed: env.Seed, name: e.Name, only: env.Case}
 		fmt.Fprintf(env.Progress, "%s: simulating with ns-2\n", e.Name)
 		if err := e.simulate(ctx, s); err != nil {
 			return fmt.Errorf("experiment %s: %w", e.Name, err)
@@ -112,21 +112,20 @@ func (e Experiment) Run(ctx context.Context, env Env) error {
 	return errors.Join(err, e.write(env.Results, records))
 }
 
-// merge returns the new records, and the measured ones of before that they do not
-// replace.
+// merge returns the new records, and those of before that they do not replace.
 func merge(before, now []Record) []Record {
 	type subject struct {
+		source       Source
 		name, scheme string
 		at           float64
 	}
-	measured := make(map[subject]bool)
+	of := func(r Record) subject { return subject{r.Source, r.Case, r.Scheme, r.At} }
+	renewed := make(map[subject]bool)
 	for _, r := range now {
-		if r.Source == Measured {
-			measured[subject{r.Case, r.Scheme, r.At}] = true
-		}
+		renewed[of(r)] = true
 	}
 	for _, r := range before {
-		if r.Source == Measured && !measured[subject{r.Case, r.Scheme, r.At}] {
+		if !renewed[of(r)] {
 			now = append(now, r)
 		}
 	}

@@ -40,6 +40,7 @@ func TestRunWritesWhatTheGuestMeasures(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no experiment per")
 	}
+	e.simulate = nil // it takes a minute
 	var args []string
 	lost := Record{Experiment: "per", Source: Measured, Case: perOne, Scheme: "sctp default", At: 10, Run: 1}
 	lost.setFailed(errors.New("connect: time is up\nand more"))
@@ -112,6 +113,7 @@ func TestRunWritesWhatTheGuestMeasures(t *testing.T) {
 
 func TestRunSaysWhatWentWrong(t *testing.T) {
 	e, _ := Find("per")
+	e.simulate = nil
 	broken := errors.New("no such emulator")
 	for _, c := range []struct {
 		name  string

@@ -36,6 +36,9 @@ func htQueues() []int { return []int{5, 10} }
 
 func simulateSingle(ctx context.Context, s *simulation) error {
 	for run := 1; run <= 2; run++ {
+		if !s.wants(htCase(run)) {
+			continue
+		}
 		for _, queue := range htQueues() {
 			for _, protocol := range []string{ns2.TCPDefault, ns2.SCTPDefault, ns2.TCP, ns2.SCTP} {
 				length := 10 * time.Second
@@ -54,6 +57,9 @@ func simulateSingle(ctx context.Context, s *simulation) error {
 }
 
 func simulateMulti(ctx context.Context, s *simulation) error {
+	if !s.wants(htMultiCase) {
+		return nil
+	}
 	for _, protocol := range []string{ns2.TCPDefault, ns2.TCP, ns2.SCTP, ns2.MSSCTP} {
 		trace, err := ns2.HTMulti(ctx, protocol, s.seed, 8*time.Second)
 		if err != nil {

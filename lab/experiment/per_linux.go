@@ -15,7 +15,7 @@ func measurePER(ctx context.Context, b *bench) error {
 	if err := b.shared(ctx); err != nil {
 		return err
 	}
-	for _, name := range perCases(b.env.Quick) {
+	for _, name := range perCases(b.env.Quick && b.env.Case == "") {
 		for _, at := range perRates(b.env.Quick) {
 			losses := perLoss(name, at/100)
 			bound := capacity * (1 - at/100)

@@ -118,6 +118,19 @@ func TestScripts(t *testing.T) {
 	if got := switched.Paths[1].From(7 * time.Second).Mean(); got < 500 {
 		t.Errorf("after the primary was set: got %v KB/s on if1, want 600", got)
 	}
+	for _, c := range []struct {
+		scheme string
+		losses []float64
+		least  float64
+	}{{TCP, []float64{0}, 900}, {SCTP, []float64{0}, 900}, {TCPDefault, []float64{.1}, 10}, {SCTP, []float64{.1, 0}, 100}, {MSSCTP, []float64{.3, 0}, 600}} {
+		trace, err := PER(t.Context(), c.scheme, c.losses, 1, 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := trace.Total().From(PEROnset).Mean(); got < c.least || got > 1000 {
+			t.Errorf("%s at %v: got %v KB/s, want at least %v", c.scheme, c.losses, got, c.least)
+		}
+	}
 	// Routes take 20 s to form.
 	chain, err := MSChain(t.Context(), TCP, 0, 1, time.Minute)
 	if err != nil {

@@ -44,6 +44,17 @@ func HTMulti(ctx context.Context, protocol string, seed uint64, length time.Dura
 		protocol, seedText(seed), seconds(length))
 }
 
+// PER runs a scheme under packet loss, 0 to 1, one value a path: one or two. The
+// loss begins at PEROnset.
+func PER(ctx context.Context, scheme string, losses []float64, seed uint64, length time.Duration) (Trace, error) {
+	loss := func(path int) string { return strconv.FormatFloat(losses[min(path, len(losses)-1)], 'g', -1, 64) }
+	return simulate(ctx, "per.tcl", place{sinks: []string{"4", "5"}}, length,
+		scheme, strconv.Itoa(len(losses)), loss(0), loss(1), seedText(seed), seconds(length))
+}
+
+// PEROnset is when packets begin to be lost in PER.
+const PEROnset = time.Second
+
 // MSChain runs the chain of [MS] 2.1 at a packet error rate of 0 to 0.5.
 func MSChain(ctx context.Context, protocol string, rate float64, seed uint64, length time.Duration) (Trace, error) {
 	return simulate(ctx, "ms-chain.tcl", place{source: "0", sinks: []string{"6"}, layer: "AGT"}, length,

@@ -45,6 +45,16 @@ func (t Trace) Total() flow.Series {
 	return total
 }
 
+// From returns the trace without its beginning, but for Sent and Lost.
+func (t Trace) From(begin time.Duration) Trace {
+	paths := make([]flow.Series, len(t.Paths))
+	for i, p := range t.Paths {
+		paths[i] = p.From(begin)
+	}
+	t.Paths, t.Delay = paths, t.Delay[begin/flow.Interval:]
+	return t
+}
+
 // Loss returns the share of packets that were lost, retransmissions among them,
 // as [MS] 2.4 counts it.
 func (t Trace) Loss() float64 {
