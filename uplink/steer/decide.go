@@ -137,7 +137,7 @@ func (s *Steer) decideScheme(now time.Time, c pathsel.Condition, why string) {
 	switch {
 	case a.Change && (!fewer || c.Congestion): // else relax sees whether fewer do
 		s.adopt(now, a.Scheme, why+"; "+a.Reason)
-	case s.stayed != current:
+	case s.stayed != current && c.Loss > calmLoss: // else it was over before it was looked at
 		s.stayed = current
 		s.log.Info("loss, but nothing better is known", "path", s.hysteresis.Current(), "scheme", current.String(),
 			"why", why, "paths", s.decision.Reason, "reason", a.Reason)
