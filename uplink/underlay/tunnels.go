@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/uplink"
+	"sluice/uplink/paths"
 	"sluice/uplink/tcp"
 	"sluice/uplink/tunnel"
 	"sluice/uplink/wire"
@@ -74,36 +75,19 @@ func (u *Underlay) keepTunnels(ctx context.Context) {
 	}
 }
 
-// applyTunnels gives every uplink a tunnel, as soon as it is known where to. A
-// link that is down for a moment keeps its tunnel, and an association its address.
+// applyTunnels gives every uplink a tunnel, as soon as it is known where to.
 func (u *Underlay) applyTunnels(ctx context.Context) error {
-	var uplinks []tunnel.Uplink
-	var endpoint netip.Addr
-	sizes := map[string]int{}
 	u.mu.Lock()
-	for _, p := range u.opt.Monitor.Paths() {
-		if w := u.ways[p.Name]; w != nil {
-			if !w.isSized() {
-				continue // an association would keep to a wrong size
-			}
-			if w.remote.IsValid() && !endpoint.IsValid() {
-				endpoint = w.remote.Addr()
-			}
-			sizes[p.Name] = w.mtu - outer
-		}
-		if p.Index != 0 {
-			uplinks = append(uplinks, tunnel.Uplink{Name: p.Name, Mark: p.Mark, MTU: p.MTU})
-		}
-	}
+	w := u.wanted(u.opt.Monitor.Paths())
 	u.mu.Unlock()
-	if !endpoint.IsValid() {
+	if !w.endpoint.IsValid() {
 		return nil // what is there stays
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()
-	up, err := u.opt.Tunnels.Apply(ctx, uplinks, endpoint)
+	up, err := u.opt.Tunnels.Apply(ctx, w.uplinks, w.endpoint)
 	for i, t := range up {
-		size, known := sizes[t.Path]
+		size, known := w.sizes[t.Path]
 		if !known || size == t.MTU {
 			continue
 		}
@@ -126,6 +110,55 @@ func (u *Underlay) applyTunnels(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// wanted is what the tunnels should be.
+type wanted struct {
+	uplinks  []tunnel.Uplink
+	endpoint netip.Addr     // of the collector; invalid while nobody knows it
+	sizes    map[string]int // of inner packets, by path, where that is known
+}
+
+// wanted says which of the paths get a tunnel. A link that is down for a moment, or
+// has another address, keeps its tunnel, and an association its address; one that
+// has no tunnel yet waits until its packet size is known, since an association
+// would keep to a wrong one. Of more links than a gateway may have tunnels, those
+// that are up come first. The caller holds mu.
+func (u *Underlay) wanted(now []paths.Path) wanted {
+	out := wanted{sizes: map[string]int{}}
+	var down []string
+	for _, p := range now {
+		if p.Index == 0 {
+			continue
+		}
+		if w := u.ways[p.Name]; w == nil {
+			down = append(down, p.Name)
+		} else {
+			sized := w.isSized()
+			if !sized && !u.hasTunnel(p.Name) {
+				continue
+			}
+			if sized {
+				out.sizes[p.Name] = w.mtu - outer
+			}
+			if w.remote.IsValid() && !out.endpoint.IsValid() {
+				out.endpoint = w.remote.Addr()
+			}
+		}
+		out.uplinks = append(out.uplinks, tunnel.Uplink{Name: p.Name, Mark: p.Mark, MTU: p.MTU})
+	}
+	for len(out.uplinks) > wire.MaxTunnels {
+		surplus := out.uplinks[len(out.uplinks)-1].Name
+		if n := len(down); n > 0 {
+			surplus, down = down[n-1], down[:n-1]
+		}
+		out.uplinks = slices.DeleteFunc(out.uplinks, func(t tunnel.Uplink) bool { return t.Name == surplus })
+	}
+	return out
+}
+
+func (u *Underlay) hasTunnel(path string) bool {
+	return slices.ContainsFunc(u.tunnels, func(t tunnel.Tunnel) bool { return t.Path == path })
 }
 
 // silent says whether no tunnel has shaken hands lately although the collector

@@ -130,6 +130,11 @@ func (u *Underlay) Paths() []steer.Path {
 	now := u.opt.Monitor.Paths()
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	return u.describe(now)
+}
+
+// describe is what carriers can go over. The caller holds mu.
+func (u *Underlay) describe(now []paths.Path) []steer.Path {
 	var remotes []netip.Addr // that an earlier path has
 	out := make([]steer.Path, len(now))
 	for i, p := range now {
