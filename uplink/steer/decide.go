@@ -1,9 +1,12 @@
 package steer
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"sluice/pathsel"
+	"sluice/uplink"
 )
 
 const (
@@ -14,6 +17,7 @@ const (
 	// askedLeast and askedFor bound how long the answer to a question takes.
 	askedLeast = 300 * time.Millisecond
 	askedFor   = 2 * time.Second
+	longTrip   = 250 * time.Millisecond
 	relaxAll   = 10 * time.Second // between looks at whether fewer carriers do
 	// relaxSpare times the loss, and fewer carriers would still do: loss rates are
 	// never steady.
@@ -48,6 +52,7 @@ func (s *Steer) decide(now time.Time) {
 			s.cause, s.asked, s.turned = s.decision.Reason, question{}, now
 			if s.decision.FromScore == pathsel.Unreachable {
 				s.fled = now
+				s.abandonSlow(now, t)
 			}
 			s.method.Restart(now)
 			return
@@ -61,6 +66,19 @@ func (s *Steer) decide(now time.Time) {
 		s.decideScheme(now, answer.Condition, answer.why)
 	case s.asked.at.IsZero():
 		s.relax(now)
+	}
+}
+
+// abandonSlow gives up an association whose path has died, if the path was long:
+// the kernel sends again what was in flight there only after a retransmission
+// timeout, of two round trips or three, and then a packet a round trip. TCP stands by
+// on the path that is taken now.
+func (s *Steer) abandonSlow(now time.Time, died *track) {
+	standsBy := slices.ContainsFunc(s.carriers, func(c uplink.CarrierStats) bool {
+		return c.Kind == pathsel.TCP && hasJoined(c) && c.Path == s.hysteresis.Current()
+	})
+	if died != nil && died.probes.RTT >= longTrip && s.effective() == pathsel.SCTP && standsBy {
+		s.giveUp(now, s.mainSlot(), fmt.Errorf("%s died, and with round trips of %v TCP goes on sooner", died.Name, died.probes.RTT.Round(time.Millisecond)))
 	}
 }
 
