@@ -53,6 +53,11 @@ func (c *Congestion) Observe(now time.Time, rtt time.Duration, counts Counts) {
 	c.lastLoss = now
 }
 
+// Shortest is the shortest round trip of ten minutes, 0 if there is none.
+func (c *Congestion) Shortest(now time.Time) time.Duration {
+	return time.Duration(c.shortest.get(now) * float64(time.Second))
+}
+
 // Known says whether a loss was seen lately at a known round trip.
 func (c *Congestion) Known(now time.Time) bool {
 	return c.shortest.get(now) > 0 && now.Sub(c.lastLoss) <= lossMemory

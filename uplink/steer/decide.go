@@ -1,12 +1,9 @@
 package steer
 
 import (
-	"fmt"
-	"slices"
 	"time"
 
 	"sluice/pathsel"
-	"sluice/uplink"
 )
 
 const (
@@ -17,7 +14,6 @@ const (
 	// askedLeast and askedFor bound how long the answer to a question takes.
 	askedLeast = 300 * time.Millisecond
 	askedFor   = 2 * time.Second
-	longTrip   = 250 * time.Millisecond
 	relaxAll   = 10 * time.Second // between looks at whether fewer carriers do
 	// relaxSpare times the loss, and fewer carriers would still do: loss rates are
 	// never steady.
@@ -52,7 +48,6 @@ func (s *Steer) decide(now time.Time) {
 			s.cause, s.asked, s.turned = s.decision.Reason, question{}, now
 			if s.decision.FromScore == pathsel.Unreachable {
 				s.fled = now
-				s.abandonSlow(now, t)
 			}
 			s.method.Restart(now)
 			return
@@ -66,19 +61,6 @@ func (s *Steer) decide(now time.Time) {
 		s.decideScheme(now, answer.Condition, answer.why)
 	case s.asked.at.IsZero():
 		s.relax(now)
-	}
-}
-
-// abandonSlow gives up an association whose path has died, if the path was long:
-// the kernel sends again what was in flight there only after a retransmission
-// timeout, of two round trips or three, and then a packet a round trip. TCP stands by
-// on the path that is taken now.
-func (s *Steer) abandonSlow(now time.Time, died *track) {
-	standsBy := slices.ContainsFunc(s.carriers, func(c uplink.CarrierStats) bool {
-		return c.Kind == pathsel.TCP && hasJoined(c) && c.Path == s.hysteresis.Current()
-	})
-	if died != nil && died.probes.RTT >= longTrip && s.effective() == pathsel.SCTP && standsBy {
-		s.giveUp(now, s.mainSlot(), fmt.Errorf("%s died, and with round trips of %v TCP goes on sooner", died.Name, died.probes.RTT.Round(time.Millisecond)))
 	}
 }
 
@@ -179,7 +161,7 @@ func (s *Steer) relax(now time.Time) {
 			return
 		}
 	}
-	if s.scheme.Protocol == pathsel.SCTP || s.attempt.state != attemptJoined || t.smooth > calmLoss {
+	if s.scheme.Protocol == pathsel.SCTP || s.attempt.state != attemptJoined || s.long || t.smooth > calmLoss {
 		s.calm.since = time.Time{}
 		return
 	}
@@ -230,7 +212,7 @@ func (s *Steer) usableVariants() map[string]string {
 	if s.opt.DialTCP != nil {
 		v[pathsel.TCP] = s.variants[pathsel.TCP]
 	}
-	if s.attempt.state == attemptJoined {
+	if s.attempt.state == attemptJoined && !s.long {
 		v[pathsel.SCTP] = "tuned"
 	}
 	return v
@@ -238,7 +220,7 @@ func (s *Steer) usableVariants() map[string]string {
 
 // effective is the protocol that carries: SCTP if it is wanted and there.
 func (s *Steer) effective() string {
-	if s.opt.DialTCP == nil || s.scheme.Protocol == pathsel.SCTP && s.attempt.state == attemptJoined {
+	if s.opt.DialTCP == nil || s.scheme.Protocol == pathsel.SCTP && s.attempt.state == attemptJoined && !s.long {
 		return pathsel.SCTP
 	}
 	return pathsel.TCP

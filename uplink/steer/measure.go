@@ -1,6 +1,7 @@
 package steer
 
 import (
+	"fmt"
 	"time"
 
 	"sluice/pathsel"
@@ -15,6 +16,10 @@ const (
 	fullFor = 2 * time.Second
 	// freshProbe is how long an answer tells of the queue of now.
 	freshProbe = 300 * time.Millisecond
+	// longTrip is a round trip for which TCP carries: at 8 Mbit/s SCTP would need 20
+	// seconds after a loss, at 500 ms 80, to fill the path again.
+	longTrip = 250 * time.Millisecond
+	tooLong  = "TCP fills a path as long as this sooner than SCTP"
 	// turnFor after a change of primary, chunks are sent again that were lost on
 	// the path before.
 	turnFor = time.Second
@@ -74,7 +79,26 @@ func (s *Steer) measure(now time.Time) {
 	if t := s.track(current); t != nil {
 		s.counts = t.counts
 		t.queue.Observe(now, s.queueing(now, t), t.counts)
+		s.measureLength(now, t)
 		s.measureLoad(now, t, flying, out)
+	}
+}
+
+// measureLength sees whether SCTP's window, which grows by a packet each round trip,
+// would take minutes to fill the path.
+func (s *Steer) measureLength(now time.Time, t *track) {
+	shortest := t.queue.Shortest(now)
+	long := shortest >= longTrip && !s.opt.Profile.Toggle && s.opt.DialTCP != nil
+	if long == s.long {
+		return
+	}
+	s.long = long
+	if s.scheme.Protocol == pathsel.SCTP {
+		what := "SCTP fills it as well"
+		if long {
+			what = tooLong
+		}
+		s.cause = fmt.Sprintf("%s has round trips of %v: %s", t.Name, shortest.Round(time.Millisecond), what)
 	}
 }
 

@@ -100,6 +100,7 @@ type Steer struct {
 
 	tracks     []*track // in the order of Paths
 	lone       bool     // there is one path only
+	long       bool     // the current path is too long for SCTP
 	losses     *pathsel.Losses
 	probation  *pathsel.Probation
 	hysteresis *pathsel.Hysteresis

@@ -74,6 +74,10 @@ func TestSilentDeath(t *testing.T) {
 				for phase := range 6 {
 					in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
 						w.set(func() { w.noSCTP, wlan.rtt, wwan.rtt = protocol == pathsel.TCP, tt.rtt, tt.rtt })
+						protocol := protocol
+						if tt.rtt >= longTrip {
+							protocol = pathsel.TCP // SCTP is not for such paths
+						}
 						w.await(protocol+" wlan0", 8*time.Second)
 						w.set(func() { w.load = true })
 						wait(10*time.Second + time.Duration(phase)*17*time.Millisecond)
@@ -347,6 +351,21 @@ func TestLonePath(t *testing.T) {
 		if w.gap() > 200*time.Millisecond {
 			t.Errorf("gap %v", w.gap())
 		}
+	})
+}
+
+// A long path is TCP's; the association stands by and carries once the path is a
+// shorter one.
+func TestLongPath(t *testing.T) {
+	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
+		w.set(func() { wlan.rtt, wwan.rtt = 500*time.Millisecond, 500*time.Millisecond })
+		wait(5 * time.Second)
+		w.want("tcp wlan0")
+		if s := w.steer.Snapshot(); s.Reason != tooLong || s.Carriers != 1 {
+			t.Errorf("%d carriers, the reason is %q", s.Carriers, s.Reason)
+		}
+		w.set(func() { w.load, wlan.rtt = true, 40*time.Millisecond })
+		w.await("sctp wlan0", 20*time.Second)
 	})
 }
 
