@@ -59,9 +59,10 @@ func simulateChain(ctx context.Context, s *simulation) error {
 	length := 600 * time.Second // as published
 	runs := 3
 	if s.quick {
-		length, runs = 100*time.Second, 1
+		// Two chains carry data after some 90 s.
+		length, runs = 200*time.Second, 1
 	}
-	for _, protocol := range []string{ns2.TCPDefault, ns2.TCP, ns2.SCTP} {
+	for _, protocol := range []string{ns2.TCPDefault, ns2.TCP, ns2.SCTP, ns2.SCTPMulti, ns2.MSSCTP} {
 		for _, at := range chainRates(s.quick) {
 			for run := range runs {
 				seed := s.seed + uint64(run)
@@ -99,7 +100,9 @@ func reportChain(records []Record) report {
 600 s from the first route request on, DSDV routing, errors on every frame of
 every radio, link-layer acknowledgements among them; "tcp-default" is the
 simulator's TCP as it comes (1000 bytes a packet), "tcp" has full packets and
-selective acknowledgements. Kernel: the real programs and the kernel's own
+selective acknowledgements; "sctp" uses one chain, as [MS] 2 does, "sctp-multi" two
+that do not disturb each other, and "ms-sctp" these with [MS] Algorithm 1, by the
+losses of two small probes a second in slots of 16 s. Kernel: the real programs and the kernel's own
 transports over two such chains (TCP over the first), each emulated as one link:
 a frame is tried 7 times at most on each of four hops, each try costs its share of
 a chain that carries 90 KB/s without errors, and what is lost seven times is lost.`}
@@ -111,6 +114,8 @@ a chain that carries 90 KB/s without errors, and what is lost seven times is los
 		for _, c := range []struct{ what, a, b string }{
 			{"[MS]: SCTP above TCP in ns-2", "sctp (ns-2)", "tcp (ns-2)"},
 			{"[MS]: SCTP above the simulator's own TCP in ns-2", "sctp (ns-2)", "tcp-default (ns-2)"},
+			{"[MS]: MS-SCTP >= SCTP over one chain in ns-2", "ms-sctp (ns-2)", "sctp (ns-2)"},
+			{"[MS]: MS-SCTP >= SCTP over two chains in ns-2", "ms-sctp (ns-2)", "sctp-multi (ns-2)"},
 			{"[MS]: SCTP above TCP in the kernel", "sctp default", "tcp cubic"},
 			{"[MS]: MS-SCTP >= SCTP in the kernel", schemeMS, "sctp default"},
 			{"[MS]: MS-SCTP >= TCP-SCTP in the kernel", schemeMS, schemeTCPSCTP},

@@ -33,7 +33,7 @@ D 0.21 _5_ IFQ  END 63 tcp 1500 [13a 4 3 800] ------- [0:0 4194308:0 25 4194308]
 `
 
 func TestReadTrace(t *testing.T) {
-	trace, err := readTrace(strings.NewReader(links), place{source: "1", sinks: []string{"6"}}, 2*time.Second)
+	trace, err := readTrace(strings.NewReader(links), place{sources: []string{"1"}, sinks: []string{"6"}}, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestReadTrace(t *testing.T) {
 	if got := trace.Delay[7]; math.Abs(got-0.06) > 1e-9 || !math.IsNaN(trace.Delay[6]) {
 		t.Errorf("delay: got %v and %v, want 0.06 and none", got, trace.Delay[6])
 	}
-	trace, err = readTrace(strings.NewReader(chain), place{source: "0", sinks: []string{"6"}, layer: "AGT"}, time.Second)
+	trace, err = readTrace(strings.NewReader(chain), place{sources: []string{"0"}, sinks: []string{"6"}, layer: "AGT"}, time.Second)
 	if err != nil || trace.Sent != 1 || trace.Lost != 0 || math.Abs(trace.Total().Mean()-1.46) > 1e-9 {
 		t.Errorf("chain: got %+v, %v", trace, err)
 	}
@@ -138,6 +138,15 @@ func TestScripts(t *testing.T) {
 	}
 	if got := chain.Total().From(50 * time.Second).Mean(); got < 40 || got > 120 {
 		t.Errorf("chain without errors: got %v KB/s", got)
+	}
+	// SCTP sends no data before a heartbeat on each chain is answered, and asks with
+	// growing pauses while there are no routes.
+	two, err := MSChain(t.Context(), MSSCTP, 0, 1, 2*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := two.Total().From(105 * time.Second).Mean(); got < 40 || got > 120 {
+		t.Errorf("two chains without errors: got %v KB/s", got)
 	}
 	if _, err := HTMulti(t.Context(), "pigeon\"", 1, time.Second); err == nil || errors.Is(err, ErrNoSimulator) {
 		t.Errorf("unknown protocol: got %v, want what ns says", err)

@@ -29,12 +29,13 @@ const (
 	TCP         = "tcp"          // selective acknowledgements, 1460 bytes a packet
 	SCTP        = "sctp"         // 1468 bytes a chunk
 	SCTPDefault = "sctp-default" // the same among competitors of kind TCPDefault
+	SCTPMulti   = "sctp-multi"   // over two chains in MSChain, where SCTP has one
 	MSSCTP      = "ms-sctp"      // with the primary path set by a policy
 )
 
 // HTSingle runs [HT] 1: run 1 or 2, with a queue of 5 or 10 packets.
 func HTSingle(ctx context.Context, protocol string, run, queue int, seed uint64, length time.Duration) (Trace, error) {
-	return simulate(ctx, "ht-single.tcl", place{source: "1", sinks: []string{"6"}}, length,
+	return simulate(ctx, "ht-single.tcl", place{sources: []string{"1"}, sinks: []string{"6"}}, length,
 		protocol, strconv.Itoa(run), strconv.Itoa(queue), seedText(seed), seconds(length))
 }
 
@@ -55,9 +56,14 @@ func PER(ctx context.Context, scheme string, losses []float64, seed uint64, leng
 // PEROnset is when packets begin to be lost in PER.
 const PEROnset = time.Second
 
-// MSChain runs the chain of [MS] 2.1 at a packet error rate of 0 to 0.5.
+// MSChain runs the chain of [MS] 2.1 at a packet error rate of 0 to 0.5; of
+// SCTPMulti and MSSCTP two such chains, a path each.
 func MSChain(ctx context.Context, protocol string, rate float64, seed uint64, length time.Duration) (Trace, error) {
-	return simulate(ctx, "ms-chain.tcl", place{source: "0", sinks: []string{"6"}, layer: "AGT"}, length,
+	p := place{sources: []string{"0"}, sinks: []string{"6"}, layer: "AGT"}
+	if protocol == SCTPMulti || protocol == MSSCTP {
+		p.sources, p.sinks = []string{"0", "2"}, []string{"9", "13"}
+	}
+	return simulate(ctx, "ms-chain.tcl", p, length,
 		protocol, strconv.FormatFloat(rate, 'g', -1, 64), seedText(seed), seconds(length))
 }
 

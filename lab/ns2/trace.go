@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"sluice/lab/flow"
@@ -16,12 +17,12 @@ const dataBytes = 200
 // and nearly as many of SCTP with one chunk.
 const headerBytes = 40
 
-// place is where a script's trace is read: data leaves by the link from one node
+// place is where a script's trace is read: data leaves by links from some nodes
 // and arrives at others.
 type place struct {
-	source string   // the node that data is enqueued at first
-	sinks  []string // the nodes that it arrives at, one a path
-	layer  string   // "AGT" if the sinks are wireless, else empty
+	sources []string // the nodes that data is enqueued at first; empty if every node of the trace is one
+	sinks   []string // the nodes that it arrives at, one a path
+	layer   string   // "AGT" if the sinks are wireless, else empty
 }
 
 // Trace is what a simulation has shown.
@@ -81,7 +82,7 @@ func readTrace(r io.Reader, p place, length time.Duration) (Trace, error) {
 		}
 		slot := min(int(e.at/flow.Interval.Seconds()), slots-1)
 		switch {
-		case e.kind == '+' && (e.from == p.source || p.source == ""):
+		case e.kind == '+' && (len(p.sources) == 0 || slices.Contains(p.sources, e.from)):
 			t.Sent++
 			under[e.id] = e.at
 		case e.kind == 'r' && e.layer == p.layer:
