@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 	"time"
 
+	"sluice/lab"
 	"sluice/lab/flow"
 	"sluice/lab/topology"
 )
@@ -116,13 +116,16 @@ func (n *network) open(ctx context.Context, b *bench, s scheme) (flow.Sender, er
 }
 
 func (n *network) productOptions(s scheme) flow.ProductOptions {
-	var uplink strings.Builder
-	uplink.WriteString(s.uplink)
-	for i := range n.Paths {
-		fmt.Fprintf(&uplink, "[[uplink.path]]\ninterface = %q\n", device(i))
-	}
-	return flow.ProductOptions{
+	o := flow.ProductOptions{
 		Near: n.Gateway, Far: n.Collector, Reach: []string{n.Common.String()},
-		Uplink: uplink.String(), Collector: "[tunnel]\n",
+		Uplink: s.uplink, Collector: "[tunnel]\n",
 	}
+	for i, p := range n.Paths {
+		path := lab.SitePath{Interface: device(i)}
+		if s.bare {
+			path.Collector = p.Exit.B.Address().String()
+		}
+		o.Paths = append(o.Paths, path)
+	}
+	return o
 }

@@ -18,8 +18,9 @@ import (
 )
 
 // readingBytes is the payload of one reading of a Backlog: bytes that nothing
-// can compress, of which the first eight are the reading's number.
-const readingBytes = 3000
+// can compress, of which the first eight are the reading's number. Several go into
+// the smallest frames, so that few packets are half empty on slow links.
+const readingBytes = 1000
 
 // batchReadings is how many readings are pushed at once.
 const batchReadings = 100

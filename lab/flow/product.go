@@ -20,6 +20,7 @@ type ProductOptions struct {
 	Near, Far *topology.Host // nil for here
 	Reach     []string       // the collector's IP addresses, one a path if it is multi-homed
 	Uplink    string         // TOML added to the gateway's table uplink
+	Paths     []lab.SitePath // in the order of preference
 	Collector string         // TOML added to the collector's configuration
 }
 
@@ -64,7 +65,7 @@ func (p *Product) prepare(ctx context.Context, b *Backlog, o ProductOptions) (er
 	}
 	p.site, err = lab.NewSite(ctx, lab.SiteOptions{
 		Dir: o.Dir, Binaries: b.binaries, GatewayData: data,
-		Near: o.Near, Far: o.Far, Reach: o.Reach, Uplink: o.Uplink,
+		Near: o.Near, Far: o.Far, Reach: o.Reach, Uplink: o.Uplink, Paths: o.Paths,
 		// The first line belongs to the table jetstream: a stream would cost more
 		// than all the rest.
 		CollectorTables: fmt.Sprintf("enabled = false\n[files]\ndir = %q\n%s", p.tail.dir, o.Collector),
