@@ -39,7 +39,7 @@ type Options struct {
 type Sender struct {
 	opt     Options
 	session wire.SessionID
-	ordered chan struct{} // holds a value while Plan or Abandon were not heeded
+	ordered chan struct{} // holds a value while Plan or Abandon were not heeded, nor Ask
 
 	started       time.Time    // what deliversUntil counts from, so that no step of the clock moves it
 	deliversUntil atomic.Int64 // nanoseconds
@@ -49,6 +49,7 @@ type Sender struct {
 	carriers  []carrierView
 	plan      []Slot           // nil when it was heeded
 	abandoned map[string]error // by slot
+	asked     []string         // slots
 }
 
 // New returns a Sender that does nothing until Run.
@@ -92,6 +93,12 @@ func (s *Sender) Plan(slots []Slot) {
 // flight goes again on the others. The slot is then dialled as after any loss.
 func (s *Sender) Abandon(slot string, why error) {
 	s.order(func() { s.abandoned[slot] = why })
+}
+
+// Ask has the carrier of a slot show whether it lives: a Ping goes out as soon as
+// possible, unless one is out already. Stats say when something was heard.
+func (s *Sender) Ask(slot string) {
+	s.order(func() { s.asked = append(s.asked, slot) })
 }
 
 // order leaves something for the session to heed.

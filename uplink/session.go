@@ -139,11 +139,11 @@ func (s *session) end() {
 	s.wg.Wait()
 }
 
-// obey heeds Plan and Abandon.
+// obey heeds Plan, Abandon and Ask.
 func (s *session) obey(ctx context.Context, now time.Time) {
 	s.mu.Lock()
-	plan, abandoned := s.plan, s.abandoned
-	s.plan, s.abandoned = nil, make(map[string]error)
+	plan, abandoned, asked := s.plan, s.abandoned, s.asked
+	s.plan, s.abandoned, s.asked = nil, make(map[string]error), nil
 	s.mu.Unlock()
 	if plan != nil {
 		s.replan(ctx, now, plan)
@@ -151,6 +151,8 @@ func (s *session) obey(ctx context.Context, now time.Time) {
 	for _, l := range slices.Clone(s.links) {
 		if why, ok := abandoned[l.slot.name]; ok {
 			s.leave(now, l, why)
+		} else if slices.Contains(asked, l.slot.name) {
+			l.ask = true
 		}
 	}
 }

@@ -92,6 +92,11 @@ func (s *Steer) blind(now time.Time, t *track) {
 	}
 	if t.silentAt.IsZero() {
 		t.silentAt = now
+		for _, c := range s.carriers {
+			if c.Kind == pathsel.TCP && c.Path == t.Name && hasJoined(c) {
+				s.opt.Sender.Ask(c.Slot) // TCP may pass where UDP does not (F20)
+			}
+		}
 	}
 	if t.echoes && t.heard.After(t.silentAt) && t.heard.After(t.upSince) {
 		t.echoes = false

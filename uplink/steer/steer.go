@@ -21,6 +21,7 @@ const (
 type Planner interface {
 	Plan(slots []uplink.Slot)
 	Abandon(slot string, why error)
+	Ask(slot string)
 	Stats() uplink.Stats
 }
 

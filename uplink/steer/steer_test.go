@@ -277,6 +277,22 @@ func TestSCTPDroppedAtStart(t *testing.T) {
 	})
 }
 
+// F20: UDP, and with it the tunnels and the probes, is dropped under load on every
+// path: TCP is asked, lives, and carries.
+func TestUDPDroppedUnderLoad(t *testing.T) {
+	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
+		w.loaded()
+		w.set(func() { wlan.noUDP, wwan.noUDP = true, true })
+		wait(5 * time.Second)
+		if s := w.steer.Snapshot(); s.Protocol != pathsel.TCP {
+			t.Errorf("got %q, want TCP; switches: %s", w.way(), w.switches())
+		}
+		if gap := w.gap(); gap > 3*time.Second {
+			t.Errorf("gap %v, want 3 s at most", gap)
+		}
+	})
+}
+
 // F20: SCTP is dropped in the middle, while the paths live: TCP carries.
 func TestSCTPDroppedUnderLoad(t *testing.T) {
 	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {

@@ -329,6 +329,23 @@ func (w *world) Abandon(name string, why error) {
 	}
 }
 
+// Ask implements Planner.
+func (w *world) Ask(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.slots {
+		c := s.carrier
+		if s.Name != name || c == nil || !w.passes(w.radio(c.on()), c.kind) {
+			continue
+		}
+		time.AfterFunc(w.radio(c.on()).rtt, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			c.heard = time.Now()
+		})
+	}
+}
+
 // Stats implements Planner.
 func (w *world) Stats() (st uplink.Stats) {
 	w.mu.Lock()
