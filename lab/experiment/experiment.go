@@ -112,7 +112,8 @@ func (e Experiment) Run(ctx context.Context, env Env) error {
 	return errors.Join(err, e.write(env.Results, records))
 }
 
-// merge returns the new records, and those of before that they do not replace.
+// merge returns the new records, and those of before that they do not replace. A
+// quick run does not replace a whole one.
 func merge(before, now []Record) []Record {
 	type subject struct {
 		source       Source
@@ -120,7 +121,11 @@ func merge(before, now []Record) []Record {
 		at           float64
 	}
 	of := func(r Record) subject { return subject{r.Source, r.Case, r.Scheme, r.At} }
-	renewed := make(map[subject]bool)
+	whole, renewed := make(map[subject]bool), make(map[subject]bool)
+	for _, r := range before {
+		whole[of(r)] = whole[of(r)] || !r.Quick
+	}
+	now = slices.DeleteFunc(slices.Clone(now), func(r Record) bool { return r.Quick && whole[of(r)] })
 	for _, r := range now {
 		renewed[of(r)] = true
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -225,4 +226,19 @@ func FuzzDecodeRecord(f *testing.F) {
 			t.Fatalf("decode what was encoded: %v", err)
 		}
 	})
+}
+
+func TestMerge(t *testing.T) {
+	record := func(scheme string, mean float64, quick bool) Record {
+		return Record{Source: Measured, Case: perOne, Scheme: scheme, At: 10, Mean: mean, Quick: quick}
+	}
+	before := []Record{record("whole", 1, false), record("quick", 2, true), record("kept", 3, false)}
+	now := []Record{record("whole", 4, true), record("quick", 5, true)}
+	var got []float64
+	for _, r := range merge(before, now) {
+		got = append(got, r.Mean)
+	}
+	if want := []float64{5, 1, 3}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }
