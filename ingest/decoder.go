@@ -17,7 +17,7 @@ const (
 	MaxRaw            = 1 << 16 // bytes of an unreadable payload that are kept
 	MaxDepth          = 32      // objects and arrays inside each other
 	MaxValues         = 1000    // values in one message
-	MaxName           = 1024    // bytes of a dotted name
+	MaxName           = 1024    // bytes of a dotted name, and of the topic of several values
 )
 
 // DecoderOptions say how messages become readings.
@@ -241,6 +241,9 @@ func (d *Decoder) decode(r *route, m Message) reading.Batch {
 	text := string(m.Payload)
 	if format == FormatScalar || format != FormatJSON && !looksLikeJSON(text) {
 		return d.single(r, m, scalar(text))
+	}
+	if len(m.Topic) > MaxName {
+		return d.raw(r, m, reasonName) // as the device of each value it would be more than a sink takes
 	}
 	w := d.walkers.Get().(*walker)
 	defer d.walkers.Put(w)

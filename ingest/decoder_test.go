@@ -212,6 +212,11 @@ func TestHostilePayloads(t *testing.T) {
 	if s.RawByTopic["a/b"] != uint64(len(tests)) || s.Cut != 2 || s.RawByReason["depth"] != 2 {
 		t.Errorf("stats: got %+v", s)
 	}
+	topic := strings.Repeat("t", 60<<10)
+	values := "[" + strings.Repeat("1,", MaxValues-1) + "1]"
+	if b := decode(t, d, topic, values).Readings; len(b) != 1 || b[0].Name != "name" || string(b[0].Value.Raw()) != values {
+		t.Errorf("%d values of a topic of %d bytes: got %d readings, want a raw one", MaxValues, len(topic), len(b))
+	}
 	if b := decode(t, d, "a/b", strings.Repeat(`[`, MaxDepth)+"1"+strings.Repeat("]", MaxDepth)); b.Readings[0].Flags != 0 {
 		t.Errorf("%d levels: got %v, want them read", MaxDepth, b.Readings)
 	}

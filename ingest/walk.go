@@ -39,7 +39,7 @@ const (
 	reasonDepth     = "depth"     // more than MaxDepth levels
 	reasonDuplicate = "duplicate" // a name twice in one object: which one holds?
 	reasonValues    = "values"    // more than MaxValues
-	reasonName      = "name"      // a dotted name longer than MaxName
+	reasonName      = "name"      // a dotted name or a topic longer than MaxName
 )
 
 // walk collects the values of payload, whose text is the same; it returns the

@@ -57,6 +57,7 @@ func (g *group) add(ctx context.Context, b reading.Batch, done func(error)) erro
 	if err := checkReceipt(b.Receipt); err != nil {
 		return fmt.Errorf("append: %w", err)
 	}
+	b.Receipt.Sender = senderName(b.Receipt.Sender)
 	size := batchBytes(b)
 	if size > maxBatchBytes {
 		return fmt.Errorf("append %d readings: %d bytes, at most %d: split the batch", len(b.Readings), size, maxBatchBytes)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"container/list"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -19,13 +20,20 @@ const (
 )
 
 func checkReceipt(r reading.Receipt) error {
-	if len(r.Sender) > maxSenderName {
-		return fmt.Errorf("receipt's sender %.40q...: %d bytes, at most %d", r.Sender, len(r.Sender), maxSenderName)
-	}
 	if r.Keep < 0 || r.Keep > maxKeep {
 		return fmt.Errorf("receipt of %q keeps %d: must be 0 to %d", r.Sender, r.Keep, maxKeep)
 	}
 	return nil
+}
+
+// senderName is a sender's name or, of one that is too long for a key, its hash:
+// client identifiers and topics of 64 KB are allowed, and to refuse their messages
+// would have them sent again for ever.
+func senderName(name string) string {
+	if len(name) <= maxSenderName {
+		return name
+	}
+	return fmt.Sprintf("long:%x", sha256.Sum256([]byte(name)))
 }
 
 // sender is the last deliveries of one sender.
