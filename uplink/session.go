@@ -78,7 +78,10 @@ func (s *session) run(ctx context.Context) {
 	for {
 		now := time.Now()
 		wake := earliest(s.expire(now), s.retake(now)) // before feed: what they find goes again at once
-		wake = earliest(earliest(wake, s.feed(now)), s.drainBy)
+		wake = earliest(wake, s.feed(now))
+		if now.Before(s.drainBy) {
+			wake = earliest(wake, s.drainBy)
+		}
 		s.publish(now)
 		if stop == nil && dialled == nil && (s.flying() == 0 || !now.Before(s.drainBy)) {
 			break

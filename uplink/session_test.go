@@ -1,6 +1,7 @@
 package uplink
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -124,5 +125,26 @@ func TestDeliveringWhileOneDrains(t *testing.T) {
 			t.Error("not delivering with a second carrier")
 		}
 		finish(s)
+	})
+}
+
+// A dial that does not end at once keeps Run, which sleeps meanwhile: time passes in
+// the bubble only while everybody does.
+func TestRunEndsAfterADialThatLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := New(Options{Queue: one{}, Keepalive: time.Minute, AckTimeout: 15 * time.Second, Logger: slog.New(slog.DiscardHandler),
+			Slots: []Slot{{Name: "slow", Dialers: []Dialer{{Dial: func(context.Context) (Carrier, error) {
+				cancel()
+				<-time.After(drainTimeout + time.Second)
+				return nil, context.Canceled
+			}}}}}})
+		began := time.Now()
+		if err := s.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != drainTimeout+time.Second {
+			t.Errorf("ended after %v", took)
+		}
 	})
 }
