@@ -112,6 +112,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		counter("path_received_bytes_total", "Bytes that the interface has received.", p.RecvBytes, "path", name)
 	}
 	counter("uplink_delivered_total", "Readings that the collector acknowledged.", u.Delivered)
+	counter("uplink_resent_total", "Readings sent again, since a carrier was lost or stalled.", u.Resent)
+	counter("uplink_given_up_total", "Readings removed because they are larger than the collector's frames.", u.GivenUp)
 	counter("uplink_frames_total", "Frames sent.", u.Frames)
 	counter("uplink_retries_total", "Attempts to reach a collector after a failure.", u.Retries)
 	counter("uplink_sent_bytes_total", "Bytes sent.", u.SentBytes)

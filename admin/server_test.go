@@ -186,6 +186,8 @@ func TestMetrics(t *testing.T) {
 		`sluice_uplink_carrier_info{carrier="tcp",path="wlan0",remote="192.0.2.1:7600"}`: 1,
 		`sluice_uplink_last_ack_timestamp_seconds`:                                       1.77236639998e+09,
 		`sluice_uplink_delivered_total`:                                                  448880,
+		`sluice_uplink_resent_total`:                                                     12,
+		`sluice_uplink_given_up_total`:                                                   1,
 		fmt.Sprintf(`sluice_devices{state=%q}`, "offline"):                               2,
 	} {
 		if v, ok := got[name]; !ok || v != want {

@@ -157,6 +157,8 @@ type Uplink struct {
 	RTTSeconds float64   `json:"rtt_s"`
 	LastAck    time.Time `json:"last_ack,omitzero"`
 	Delivered  uint64    `json:"delivered"` // readings
+	Resent     uint64    `json:"resent"`    // of them sent again
+	GivenUp    uint64    `json:"given_up"`  // readings larger than any frame
 	Frames     uint64    `json:"frames"`
 	Retries    uint64    `json:"retries"`
 	SentBytes  uint64    `json:"sent_bytes"`

@@ -29,7 +29,7 @@ func busy() Status {
 			FileBytes: 64e6, UsedBytes: 60e6, QuotaBytes: 256e6, Commits: 5000, CommitSeconds: 0.0063, CommitLongestSeconds: 0.51, WrittenBytes: 90e6,
 		},
 		Uplink: Uplink{Configured: true, Up: true, State: "delivering", Since: noon().Add(-5 * time.Minute), Path: "wlan0", Carrier: "tcp",
-			Remote: "192.0.2.1:7600", RTTSeconds: 0.0421, LastAck: noon().Add(-20 * time.Millisecond), Delivered: 448880, Frames: 900, Retries: 3,
+			Remote: "192.0.2.1:7600", RTTSeconds: 0.0421, LastAck: noon().Add(-20 * time.Millisecond), Delivered: 448880, Resent: 12, GivenUp: 1, Frames: 900, Retries: 3,
 			SentBytes: 7123456, RecvBytes: 20000},
 	}
 	s.Health = Judge(&s, 200*time.Millisecond)

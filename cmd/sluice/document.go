@@ -151,6 +151,8 @@ func uplinkStatus(st uplink.Stats) admin.Uplink {
 		RTTSeconds: st.RTT.Seconds(),
 		LastAck:    st.LastAck,
 		Delivered:  st.Readings,
+		Resent:     st.Resent,
+		GivenUp:    st.Oversize,
 		Frames:     st.Frames,
 		Retries:    st.Retries,
 		SentBytes:  st.BytesOut,
