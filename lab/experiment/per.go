@@ -184,7 +184,7 @@ its SCTP with the second path made primary one second after the onset.`}
 	for _, c := range []struct{ where, sctp, tcp string }{
 		{"in the kernel", "sctp default", "tcp cubic"},
 		{"in ns-2", "sctp (ns-2)", "tcp (ns-2)"},
-		{"in ns-2, with its TCP as it comes,", "sctp (ns-2)", "tcp-default (ns-2)"},
+		{"in ns-2 with its TCP as it comes", "sctp (ns-2)", "tcp-default (ns-2)"},
 	} {
 		for _, at := range all.rates() {
 			if at > 0 && all.has(c.sctp, at) && all.has(c.tcp, at) {
