@@ -63,7 +63,11 @@ func (s *Steer) tryProtocol(now time.Time) {
 		return
 	}
 	if s.lone {
-		a.set(now, attemptNone, "there is one path only, and by one TCP carries as much as SCTP or more")
+		const why = "there is one path only, and by one TCP carries as much as SCTP or more"
+		if s.effective() == pathsel.SCTP {
+			s.cause = why
+		}
+		a.set(now, attemptNone, why)
 		return
 	}
 	main := s.carrier(s.mainSlot())

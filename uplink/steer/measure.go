@@ -62,7 +62,11 @@ func (s *Steer) measure(now time.Time) {
 		if rtt == 0 {
 			rtt = c.RTT
 		}
-		t.rtt = max(t.rtt, rtt)
+		// Those that carry come first. What a standby knows may be of a queue that is
+		// gone.
+		if t.rtt == 0 || c.State == uplink.CarrierActive {
+			t.rtt = max(t.rtt, rtt)
+		}
 		if c.Kind == pathsel.TCP && c.Info.Congestion != "" {
 			s.variants[pathsel.TCP] = c.Info.Congestion
 		}
@@ -93,7 +97,7 @@ func (s *Steer) measureLength(now time.Time, t *track) {
 		return
 	}
 	s.long = long
-	if s.scheme.Protocol == pathsel.SCTP {
+	if s.scheme.Protocol == pathsel.SCTP && s.attempt.state == attemptJoined {
 		what := "SCTP fills it as well"
 		if long {
 			what = tooLong

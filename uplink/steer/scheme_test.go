@@ -58,6 +58,9 @@ func TestLonePath(t *testing.T) {
 		wait(time.Minute)
 		w.want("sctp wlan0")
 		w.await("tcp wlan0", loneAfter)
+		if s := w.steer.Snapshot(); !strings.Contains(s.Switches[len(s.Switches)-1].Reason, "one path only") {
+			t.Errorf("switches without their reason: %s", w.switches())
+		}
 		w.set(func() { wlan.loss = 0.2 })
 		w.await("tcp wlan0, 4 carriers", time.Second)
 		w.set(func() { wlan.loss = 0 })
@@ -127,5 +130,19 @@ func TestOverflowIsNotThePathsFault(t *testing.T) {
 		w.set(func() { wlan.loss, wlan.queue = 0.1, 75*time.Millisecond })
 		wait(20 * time.Second)
 		w.want("sctp wlan0")
+	})
+}
+
+// A queue that was there while SCTP carried, and is gone, is not what TCP loses by:
+// what the association, which stands by, last knew of the round trip is old.
+func TestStandbyTellsNothingOfTheQueue(t *testing.T) {
+	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
+		w.set(func() { wwan.dead = true })
+		w.loaded()
+		w.set(func() { wlan.queue = 75 * time.Millisecond })
+		wait(10 * time.Second)
+		w.set(func() { wlan.loss, wlan.queue = 0.2, 0 })
+		wait(90 * time.Second)
+		w.want("tcp wlan0, 4 carriers")
 	})
 }

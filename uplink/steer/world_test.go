@@ -81,6 +81,7 @@ type carrier struct {
 	inFlight       int
 	oldest         time.Time
 	heard          time.Time
+	rtt            time.Duration // of an association, as last measured
 }
 
 // SetPrimary implements Association.
@@ -365,15 +366,30 @@ func (w *world) Stats() (st uplink.Stats) {
 			if !k.oldest.IsZero() {
 				c.Waiting = time.Since(k.oldest)
 			}
-			c.Info.RTT = w.radio(k.on()).rtt
-			if w.load {
-				c.Info.RTT += w.radio(k.on()).queue
-			}
+			c.Info.RTT = w.roundTrip(k)
 			c.RTT = c.Info.RTT
 		}
 		st.Carriers = append(st.Carriers, c)
 	}
 	return st
+}
+
+// roundTrip is a carrier's. What is sent again tells an association nothing (RFC
+// 9260, section 6.3.1, C5): on a path that loses much it knows that of before. The
+// caller holds mu.
+func (w *world) roundTrip(c *carrier) time.Duration {
+	r := w.radio(c.on())
+	now := r.rtt
+	if w.load {
+		now += r.queue
+	}
+	if c.kind == pathsel.TCP {
+		return now
+	}
+	if r.loss < 0.1 || c.rtt == 0 {
+		c.rtt = now
+	}
+	return c.rtt
 }
 
 // on is the path that a carrier's data takes.
