@@ -12,7 +12,9 @@ import (
 )
 
 const (
-	dialTimeout      = 20 * time.Second // names, all addresses of a name, TLS
+	// dialTimeout is for names, all addresses of a name, and TLS; the dialers of a
+	// slot share it.
+	dialTimeout      = 20 * time.Second
 	handshakeTimeout = 10 * time.Second
 	retryAfterMost   = time.Minute // however long a collector asks for
 	// leaveTimeout is how long a carrier that is no longer planned may wait for
@@ -83,7 +85,7 @@ func (s *session) connect(ctx context.Context, sl *slot) {
 		if !s.post(func(now time.Time) { sl.dialler = d; sl.set(now, CarrierDialling, trying) }) {
 			return
 		}
-		gone, err := s.deliver(ctx, sl, d)
+		gone, err := s.deliver(ctx, sl, d, dialTimeout/time.Duration(len(dialers)))
 		if ctx.Err() != nil {
 			return
 		}
@@ -119,8 +121,8 @@ func (s *session) connect(ctx context.Context, sl *slot) {
 
 // deliver opens a carrier, lets it join the session and returns how it left, or
 // an error if it never joined.
-func (s *session) deliver(ctx context.Context, sl *slot, d Dialer) (farewell, error) {
-	dialCtx, cancel := context.WithTimeout(ctx, dialTimeout)
+func (s *session) deliver(ctx context.Context, sl *slot, d Dialer, within time.Duration) (farewell, error) {
+	dialCtx, cancel := context.WithTimeout(ctx, within)
 	carrier, err := d.Dial(dialCtx)
 	cancel()
 	if err != nil {

@@ -87,8 +87,9 @@ func (g *gateway) startPaths(c *config.Gateway, secure *tls.Config, options upli
 	if err != nil {
 		return nil, err
 	}
-	way := underlay.Options{Monitor: monitor, TLS: secure, Logger: g.log, Collectors: func(path string) []string { return collectors(&u, path) }}
-	steering := steer.Options{Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Profile: pathsel.Default(), Collector: u.Collectors[0], Logger: g.log}
+	to := func(path string) []string { return collectors(&u, path) }
+	way := underlay.Options{Monitor: monitor, TLS: secure, Logger: g.log, Collectors: to}
+	steering := steer.Options{Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Profile: pathsel.Default(), Collectors: to, Logger: g.log}
 	if u.Profile == "paper" {
 		steering.Profile = pathsel.Paper()
 	}

@@ -109,15 +109,19 @@ func (s *Steer) rescue(now time.Time) {
 }
 
 func (s *Steer) slotTCP(path string, number int, standby bool) uplink.Slot {
-	return uplink.Slot{Name: slotName(pathsel.TCP+" "+path, 1, number), Standby: standby, Dialers: []uplink.Dialer{{
-		Name: s.opt.Collector, Kind: pathsel.TCP, Path: path,
-		Dial: func(ctx context.Context) (uplink.Carrier, error) { return s.opt.DialTCP(ctx, path) },
-	}}}
+	slot := uplink.Slot{Name: slotName(pathsel.TCP+" "+path, 1, number), Standby: standby}
+	for _, collector := range s.opt.Collectors(path) {
+		slot.Dialers = append(slot.Dialers, uplink.Dialer{
+			Name: collector, Kind: pathsel.TCP, Path: path,
+			Dial: func(ctx context.Context) (uplink.Carrier, error) { return s.opt.DialTCP(ctx, path, collector) },
+		})
+	}
+	return slot
 }
 
 func (s *Steer) slotSCTP(name string, standby bool) uplink.Slot {
 	return uplink.Slot{Name: name, Standby: standby, Dialers: []uplink.Dialer{{
-		Name: s.opt.Collector, Kind: pathsel.SCTP,
+		Name: s.opt.Collectors(s.hysteresis.Current())[0], Kind: pathsel.SCTP,
 		Dial: func(ctx context.Context) (uplink.Carrier, error) { return s.dialSCTP(ctx, name) },
 	}}}
 }

@@ -182,6 +182,54 @@ func TestSilentDeathDeliversOnce(t *testing.T) {
 	}
 }
 
+// full is a collector.Output that cannot say what it has.
+type full struct{ *sink }
+
+func (full) Last(context.Context, collector.Stream) (uint64, error) {
+	return 0, errors.New("the disk is full")
+}
+
+// The preferred collector answers and takes no gateway, for its output fails: each
+// path turns to the other one.
+func TestAnotherCollector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quiet := slog.New(slog.DiscardHandler)
+		queue := &source{changed: make(chan struct{}, 1)}
+		sender := uplink.New(uplink.Options{
+			Gateway: "gw", Queue: queue, MaxFrame: 64 << 10, Keepalive: 90 * time.Second, AckTimeout: 15 * time.Second, Logger: quiet,
+		})
+		out := &sink{t: t}
+		boards := make(map[string]*switchboard)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for name, o := range map[string]collector.Output{"a": full{out}, "b": out} {
+			board := &switchboard{accept: make(chan uplink.Carrier), closed: make(chan struct{}), ends: make(map[string][]*carriertest.End), dead: make(map[string]bool)}
+			boards[name] = board
+			far := collector.New(collector.Options{Outputs: []collector.Output{o}, Limits: collector.DefaultLimits(), Logger: quiet})
+			wg.Go(func() { far.Serve(ctx, board) })
+		}
+		startWith(t, pathsel.Default(), func(o *Options) {
+			o.Sender, o.DialSCTP, o.NoSCTP = sender, nil, "the test has none"
+			o.Collectors = func(string) []string { return []string{"a", "b"} }
+			o.DialTCP = func(ctx context.Context, path, to string) (uplink.Carrier, error) { return boards[to].dial(ctx, path) }
+		}, wifi(), cell())
+		wg.Go(func() { sender.Run(ctx) })
+		queue.add()
+		wait(10 * time.Second)
+		st := sender.Stats()
+		for _, c := range st.Carriers {
+			if !hasJoined(c) {
+				t.Errorf("%s is %s: %s", c.Slot, c.State, c.Reason)
+			}
+		}
+		if st.Collector != "b" || st.Readings != 1 {
+			t.Errorf("%d readings went to %q, want 1 to b", st.Readings, st.Collector)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
 func silentDeath(t *testing.T, protocol string, sctp bool) {
 	quiet := slog.New(slog.DiscardHandler)
 	wlan, wwan := wifi(), cell()
@@ -195,8 +243,8 @@ func silentDeath(t *testing.T, protocol string, sctp bool) {
 	})
 	opt := Options{
 		Profile: pathsel.Default(), Random: w.r, Paths: w.paths, Changed: w.changed, Sender: sender,
-		DialTCP:   func(ctx context.Context, path string) (uplink.Carrier, error) { return board.dial(ctx, path) },
-		Collector: "collector", Logger: quiet, Underlay: "tunnel", NoSCTP: "the test has none",
+		DialTCP:    func(ctx context.Context, path, _ string) (uplink.Carrier, error) { return board.dial(ctx, path) },
+		Collectors: toOne, Logger: quiet, Underlay: "tunnel", NoSCTP: "the test has none",
 	}
 	if sctp {
 		opt.DialSCTP = func(ctx context.Context, a []PathAddress) (Association, error) {

@@ -86,11 +86,13 @@ type Options struct {
 	NoSCTP   string
 	// Underlay says what SCTP goes over, "tunnel" or "bare"; for the status.
 	Underlay string
-	// DialTCP opens a connection by a path; nil for SCTP alone.
-	DialTCP func(ctx context.Context, path string) (uplink.Carrier, error)
-	// Collector tells people where carriers lead: "collector.example.org:7443".
-	Collector string
-	Logger    *slog.Logger
+	// DialTCP opens a connection by a path to a collector; nil for SCTP alone.
+	DialTCP func(ctx context.Context, path, collector string) (uplink.Carrier, error)
+	// Collectors returns the collector's addresses by a path, in order of
+	// preference, at least one: "collector.example.org:7443". TCP turns to the
+	// next where one does not take the gateway; SCTP goes to the first.
+	Collectors func(path string) []string
+	Logger     *slog.Logger
 }
 
 // Steer decides which carriers the sender keeps and which path they take. What

@@ -402,7 +402,7 @@ func (c *carrier) on() string {
 	return c.path
 }
 
-func (w *world) dialTCP(ctx context.Context, path string) (uplink.Carrier, error) {
+func (w *world) dialTCP(ctx context.Context, path, _ string) (uplink.Carrier, error) {
 	return w.dial(ctx, &carrier{w: w, kind: pathsel.TCP, path: path, info: uplink.Info{Kind: "tcp", Congestion: "bbr"}})
 }
 
@@ -441,6 +441,9 @@ func (w *world) dial(ctx context.Context, c *carrier) (*carrier, error) {
 		}
 	}
 }
+
+// toOne is the collector's address by every path.
+func toOne(string) []string { return []string{"collector.example.org:7443"} }
 
 const stepWorld = 10 * time.Millisecond
 
@@ -543,7 +546,7 @@ func startWith(t *testing.T, profile pathsel.Profile, change func(*Options), rad
 	}
 	opt := Options{
 		Profile: profile, Random: w.r, Paths: w.paths, Changed: w.changed, Sender: w,
-		DialSCTP: w.dialSCTP, Underlay: "tunnel", DialTCP: w.dialTCP, Collector: "collector.example.org:7443", Logger: log,
+		DialSCTP: w.dialSCTP, Underlay: "tunnel", DialTCP: w.dialTCP, Collectors: toOne, Logger: log,
 	}
 	change(&opt)
 	w.steer = New(opt)

@@ -19,32 +19,14 @@ const sizeWait = 1500 * time.Millisecond
 
 var errNoPath = errors.New("no path is up")
 
-// DialTCP opens a connection by a path, to the first of its collectors that
-// answers.
-func (u *Underlay) DialTCP(ctx context.Context, path string) (uplink.Carrier, error) {
+// DialTCP opens a connection by a path to a collector.
+func (u *Underlay) DialTCP(ctx context.Context, path, collector string) (uplink.Carrier, error) {
 	opt, err := u.tcpOptions(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	collectors := u.opt.Collectors(path)
-	var errs []error
-	for i, address := range collectors {
-		opt.Address = address
-		share, cancel := ctx, context.CancelFunc(func() {})
-		if deadline, ok := ctx.Deadline(); ok {
-			share, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(collectors)-i))
-		}
-		c, err := tcp.Dial(share, opt)
-		cancel()
-		if err == nil {
-			return c, nil
-		}
-		errs = append(errs, err)
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, errors.Join(errs...)
+	opt.Address = collector
+	return tcp.Dial(ctx, opt)
 }
 
 func (u *Underlay) tcpOptions(ctx context.Context, path string) (tcp.Options, error) {

@@ -9,7 +9,6 @@ import (
 
 	"sluice/uplink"
 	"sluice/uplink/paths"
-	"sluice/uplink/tcp"
 	"sluice/uplink/tunnel"
 	"sluice/uplink/wire"
 )
@@ -196,7 +195,10 @@ func (u *Underlay) Ask(ctx context.Context, req wire.TunnelRequest) (wire.Tunnel
 			continue
 		}
 		var c uplink.Carrier
-		if c, err = u.dialOne(ctx, p.Name, askWithin); err != nil {
+		dialling, cancel := context.WithTimeout(ctx, askWithin)
+		c, err = u.DialTCP(dialling, p.Name, u.opt.Collectors(p.Name)[0])
+		cancel()
+		if err != nil {
 			continue
 		}
 		reply, failed := tunnel.Ask(ctx, c, req)
@@ -207,15 +209,4 @@ func (u *Underlay) Ask(ctx context.Context, req wire.TunnelRequest) (wire.Tunnel
 		err = failed
 	}
 	return wire.TunnelReply{}, err
-}
-
-func (u *Underlay) dialOne(ctx context.Context, path string, within time.Duration) (uplink.Carrier, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	opt, err := u.tcpOptions(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	opt.Address = u.opt.Collectors(path)[0]
-	return tcp.Dial(ctx, opt)
 }
