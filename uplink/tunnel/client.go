@@ -161,8 +161,17 @@ func (c *Client) Apply(ctx context.Context, uplinks []Uplink, endpoint netip.Add
 	if err := checkUplinks(uplinks, endpoint); err != nil {
 		return nil, err
 	}
-	c.uplinks, c.endpoint = slices.Clone(uplinks), endpoint.Unmap()
-	return c.apply(ctx)
+	var errs []error
+	c.uplinks, c.endpoint = nil, endpoint.Unmap()
+	for _, u := range uplinks {
+		if u.MTU != 0 && u.MTU-Overhead < minMTU {
+			errs = append(errs, fmt.Errorf("uplink %s: its MTU of %d bytes leaves a tunnel less than %d", u.Name, u.MTU, minMTU))
+			continue
+		}
+		c.uplinks = append(c.uplinks, u)
+	}
+	up, err := c.apply(ctx)
+	return up, errors.Join(append(errs, err)...)
 }
 
 // Renew asks the collector for the lease again, whatever is kept, applies what it
@@ -196,9 +205,6 @@ func checkUplinks(uplinks []Uplink, endpoint netip.Addr) error {
 	for i, u := range uplinks {
 		if err := checkName(u.Name); err != nil {
 			return err
-		}
-		if u.MTU != 0 && u.MTU-overhead < minMTU {
-			return fmt.Errorf("uplink %s: its MTU of %d bytes leaves a tunnel less than %d", u.Name, u.MTU, minMTU)
 		}
 		if slices.ContainsFunc(uplinks[:i], func(o Uplink) bool { return o.Name == u.Name }) {
 			return fmt.Errorf("uplink %s is there twice", u.Name)
@@ -370,9 +376,9 @@ func (s spec) peer() peer {
 }
 
 func (t *clientTunnel) mtu() int {
-	mtu := maxMTU
+	mtu := MaxMTU
 	if t.spec.link != 0 {
-		mtu = min(mtu, t.spec.link-overhead)
+		mtu = min(mtu, t.spec.link-Overhead)
 	}
 	if t.limit != 0 {
 		mtu = min(mtu, t.limit)
@@ -440,8 +446,8 @@ func (c *Client) up() []Tunnel {
 // the MTU of its link changes or the tunnel is removed: for paths that swallow
 // large packets (F19). It never makes it more than the link allows.
 func (c *Client) SetMTU(path string, mtu int) error {
-	if mtu < minMTU || mtu > maxMTU {
-		return fmt.Errorf("set mtu of the tunnel of %s: %d is not within %d to %d", path, mtu, minMTU, maxMTU)
+	if mtu < minMTU || mtu > MaxMTU {
+		return fmt.Errorf("set mtu of the tunnel of %s: %d is not within %d to %d", path, mtu, minMTU, MaxMTU)
 	}
 	if err := c.take(context.Background()); err != nil {
 		return err

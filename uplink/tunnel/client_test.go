@@ -316,6 +316,15 @@ func TestApplyRefusesNonsense(t *testing.T) {
 	}
 }
 
+// A link too small for a tunnel does not keep the others from theirs.
+func TestApplyWithASmallLink(t *testing.T) {
+	g := newGate(t)
+	up, err := g.c.Apply(t.Context(), []Uplink{{Name: "ppp0", MTU: 600}, wlan}, outer)
+	if err == nil || len(up) != 1 || up[0].Path != "wlan0" {
+		t.Errorf("got %+v, %v, want the tunnel of wlan0 and an error about ppp0", up, err)
+	}
+}
+
 // A call that waits for another's turn ends with its context.
 func TestApplyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

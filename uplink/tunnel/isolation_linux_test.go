@@ -96,7 +96,7 @@ func TestNoForwarding(t *testing.T) {
 					return err
 				}
 				d, err := back.create("sluice0", settings{
-					private: private, mtu: maxMTU, addresses: []netip.Prefix{plan.gateway(i, 0)},
+					private: private, mtu: MaxMTU, addresses: []netip.Prefix{plan.gateway(i, 0)},
 					hosts: []netip.Addr{plan.collector(0).Addr(), plan.gateway(1-i, 0).Addr()},
 				}, []peer{{public: server.public, allowed: everyone, keepalive: keepalive,
 					endpoint: netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, byte(i + 1), 1}), DefaultPort)}})

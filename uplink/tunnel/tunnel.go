@@ -29,16 +29,17 @@ const (
 	// takes a third of a megabyte a day.
 	keepalive = 25 * time.Second
 
-	maxMTU = 1420
+	// MaxMTU is the largest of a tunnel, in bytes of an inner packet.
+	MaxMTU = 1420
 	// minMTU is what every IPv4 host takes (RFC 791).
 	minMTU = 576
-	// overhead is what WireGuard and the headers of UDP and IPv6 add to a packet.
-	overhead = 80
+	// Overhead is what WireGuard and the headers of UDP and IPv6 add to a packet.
+	Overhead = 80
 	// collectorMTU is what the collector's packets fit in, also on a path of 1280
 	// bytes that swallows "fragmentation needed" (F19). It sends little but
 	// acknowledgements, and a few more headers cost less than a handshake that
 	// hangs.
-	collectorMTU = 1280 - overhead
+	collectorMTU = 1280 - Overhead
 )
 
 var (

@@ -22,8 +22,6 @@ const (
 	askWithin  = 8 * time.Second
 	// applyWithin bounds the asking by all paths in turn.
 	applyWithin = 40 * time.Second
-	// outer is what a tunnel adds to a packet: IPv6, UDP and WireGuard's header.
-	outer = 80
 )
 
 // keepTunnels applies the paths to the tunnels until ctx ends.
@@ -85,16 +83,14 @@ func (u *Underlay) applyTunnels(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()
 	up, err := u.opt.Tunnels.Apply(ctx, w.uplinks, w.endpoint)
-	for i, t := range up {
+	for _, t := range up {
 		size, known := w.sizes[t.Path]
 		if !known || size == t.MTU {
 			continue
 		}
 		if err := u.opt.Tunnels.SetMTU(t.Path, size); err != nil {
 			u.opt.Logger.Warn("tunnel keeps a packet size that does not fit its path", "path", t.Path, "error", err)
-			continue
 		}
-		up[i].MTU = size
 	}
 	u.mu.Lock()
 	changed := !slices.EqualFunc(up, u.tunnels, func(a, b tunnel.Tunnel) bool {
@@ -130,19 +126,19 @@ func (u *Underlay) wanted(now []paths.Path) wanted {
 		if p.Index == 0 {
 			continue
 		}
-		if w := u.ways[p.Name]; w == nil {
+		w := u.ways[p.Name]
+		sized := w != nil && w.isSized()
+		if !sized && !u.hasTunnel(p.Name) {
+			continue
+		}
+		if sized {
+			out.sizes[p.Name] = min(w.mtu-tunnel.Overhead, tunnel.MaxMTU)
+		}
+		switch {
+		case w == nil:
 			down = append(down, p.Name)
-		} else {
-			sized := w.isSized()
-			if !sized && !u.hasTunnel(p.Name) {
-				continue
-			}
-			if sized {
-				out.sizes[p.Name] = w.mtu - outer
-			}
-			if w.remote.IsValid() && !out.endpoint.IsValid() {
-				out.endpoint = w.remote.Addr()
-			}
+		case w.remote.IsValid() && !out.endpoint.IsValid():
+			out.endpoint = w.remote.Addr()
 		}
 		out.uplinks = append(out.uplinks, tunnel.Uplink{Name: p.Name, Mark: p.Mark, MTU: p.MTU})
 	}

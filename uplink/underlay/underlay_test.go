@@ -165,12 +165,17 @@ func TestWantedTunnels(t *testing.T) {
 			place(w.u, *at(w, "wwan0"), "")
 			w.u.tunnels = []tunnel.Tunnel{{Path: "wwan0"}}
 		}, []string{"wlan0", "wwan0"}, map[string]int{"wlan0": 1420}, true},
-		{"one is down and keeps its tunnel", func(w *world) { delete(w.u.ways, "wwan0") },
-			[]string{"wlan0", "wwan0"}, map[string]int{"wlan0": 1420}, true},
+		{"one is down and keeps its tunnel", func(w *world) {
+			delete(w.u.ways, "wwan0")
+			w.u.tunnels = []tunnel.Tunnel{{Path: "wwan0"}}
+		}, []string{"wlan0", "wwan0"}, map[string]int{"wlan0": 1420}, true},
+		{"one is down and was never up: its packet size is not known", func(w *world) { delete(w.u.ways, "wwan0") },
+			[]string{"wlan0"}, map[string]int{"wlan0": 1420}, true},
+		{"one takes larger packets than tunnels have", func(w *world) { w.u.ways["wlan0"].mtu = 9000 },
+			[]string{"wlan0", "wwan0"}, map[string]int{"wlan0": 1420, "wwan0": 1200}, true},
 		{"one has no interface any more", func(w *world) { delete(w.u.ways, "wwan0"); at(w, "wwan0").Index = 0 },
 			[]string{"wlan0"}, map[string]int{"wlan0": 1420}, true},
-		{"nobody knows where to", func(w *world) { w.u.ways = map[string]*way{} },
-			[]string{"wlan0", "wwan0"}, map[string]int{}, false},
+		{"nobody knows where to", func(w *world) { w.u.ways = map[string]*way{} }, nil, map[string]int{}, false},
 		{"more than a gateway may have", func(w *world) {
 			for i, name := range []string{"wwan1", "wwan2", "wwan3"} {
 				p := path(name, 5+i, "10.2.0.2/24")
@@ -178,6 +183,7 @@ func TestWantedTunnels(t *testing.T) {
 				sized(place(w.u, p, "192.0.2.1:7443"), 1280)
 			}
 			delete(w.u.ways, "wwan0") // and is down
+			w.u.tunnels = []tunnel.Tunnel{{Path: "wwan0"}}
 		}, []string{"wlan0", "wwan1", "wwan2", "wwan3"}, map[string]int{"wlan0": 1420, "wwan1": 1200, "wwan2": 1200, "wwan3": 1200}, true},
 		{"and all of them up", func(w *world) {
 			for i, name := range []string{"wwan1", "wwan2", "wwan3"} {
