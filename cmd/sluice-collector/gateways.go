@@ -74,7 +74,10 @@ func (g *gateways) listen(f *config.FarEnd, security *tls.Config) error {
 	if err != nil {
 		return err
 	}
-	inner := g.inner(public)
+	var inner []netip.AddrPort
+	if g.tunnels != nil {
+		inner = within(g.tunnels.Addresses(), public)
+	}
 	for _, a := range slices.Concat(public, inner) {
 		if err := g.listenProbes(a); err != nil {
 			return err
@@ -127,14 +130,13 @@ func (g *gateways) listenSCTP(addresses []netip.AddrPort, security *tls.Config) 
 	return nil
 }
 
-// inner is where gateways in tunnels reach the collector: the first port of the
-// others, at every inner address.
-func (g *gateways) inner(public []netip.AddrPort) (inner []netip.AddrPort) {
-	if g.tunnels == nil {
-		return nil
-	}
-	for _, a := range g.tunnels.Addresses() {
-		inner = append(inner, netip.AddrPortFrom(a, public[0].Port()))
+// within is where gateways in tunnels reach the collector: at every inner address
+// by every port of the others, since a gateway keeps to the one that it knows.
+func within(tunnels []netip.Addr, public []netip.AddrPort) (inner []netip.AddrPort) {
+	for _, group := range byPort(public) {
+		for _, a := range tunnels {
+			inner = append(inner, netip.AddrPortFrom(a, group[0].Port()))
+		}
 	}
 	return inner
 }
