@@ -146,8 +146,8 @@ func (c *Client) take(ctx context.Context) error {
 
 func (c *Client) give() { c.turn <- struct{}{} }
 
-// Apply brings up a tunnel to the collector at endpoint for each of the uplinks,
-// at most four, and removes those of others. What is as it should be is left
+// Apply brings up a tunnel to the collector, at endpoint or at the uplink's own, for
+// each of the uplinks, at most four, and removes those of others. What is as it should be is left
 // alone, so that Apply may be called at every change of the paths. It asks the
 // collector only for what the kept lease does not have.
 //
@@ -317,12 +317,16 @@ func (c *Client) ask(ctx context.Context, keys map[string]key) error {
 // raise makes the uplink's tunnel what it should be.
 func (c *Client) raise(u Uplink, private key) error {
 	h := c.lease.Uplinks[u.Name]
+	endpoint := c.endpoint
+	if u.Endpoint.IsValid() {
+		endpoint = u.Endpoint.Unmap()
+	}
 	want := spec{
 		private: private, public: c.lease.Collector, local: h.Local, remote: h.Remote,
-		mark: u.Mark, endpoint: netip.AddrPortFrom(c.endpoint, c.lease.Port), link: u.MTU,
+		mark: u.Mark, endpoint: netip.AddrPortFrom(endpoint, c.lease.Port), link: u.MTU,
 	}
-	if c.endpoint == h.Remote || c.endpoint == h.Local.Addr() {
-		return fmt.Errorf("tunnel of %s: the collector's inner and outer address are both %s: it needs another tunnel network", u.Name, c.endpoint)
+	if endpoint == h.Remote || endpoint == h.Local.Addr() {
+		return fmt.Errorf("tunnel of %s: the collector's inner and outer address are both %s: it needs another tunnel network", u.Name, endpoint)
 	}
 	t := c.tunnels[u.Name]
 	if t != nil {

@@ -316,6 +316,22 @@ func TestApplyRefusesNonsense(t *testing.T) {
 	}
 }
 
+// An uplink of another family, or in a network of its own, has an address of the
+// collector of its own.
+func TestApplyWithAnEndpointOfItsOwn(t *testing.T) {
+	g := newGate(t)
+	own := wwan
+	own.Endpoint = netip.MustParseAddr("2001:db8::9")
+	g.apply(wlan, own)
+	for device, want := range map[string]netip.Addr{"sluice0": outer, "sluice1": own.Endpoint} {
+		for _, p := range g.back.devices[device].held {
+			if got := p.endpoint.Addr(); got != want {
+				t.Errorf("%s leads to %v, want %v", device, got, want)
+			}
+		}
+	}
+}
+
 // A link too small for a tunnel does not keep the others from theirs.
 func TestApplyWithASmallLink(t *testing.T) {
 	g := newGate(t)

@@ -59,6 +59,9 @@ type Uplink struct {
 	Name string // of the interface: "wwan0"
 	Mark uint32 // on the tunnel's outer packets, for the rules of uplink/paths
 	MTU  int    // of the interface, bytes; 0 if unknown
+	// Endpoint is the collector's address by this uplink, if it is another than by
+	// the others: an uplink may be of another family, or in a network of its own.
+	Endpoint netip.Addr
 }
 
 // Tunnel is a device that is up.

@@ -110,7 +110,7 @@ func (u *Underlay) applyTunnels(ctx context.Context) error {
 // wanted is what the tunnels should be.
 type wanted struct {
 	uplinks  []tunnel.Uplink
-	endpoint netip.Addr     // of the collector; invalid while nobody knows it
+	endpoint netip.Addr     // of the collector where an uplink knows none; invalid while nobody does
 	sizes    map[string]int // of inner packets, by path, where that is known
 }
 
@@ -140,7 +140,7 @@ func (u *Underlay) wanted(now []paths.Path) wanted {
 		case w.remote.IsValid() && !out.endpoint.IsValid():
 			out.endpoint = w.remote.Addr()
 		}
-		out.uplinks = append(out.uplinks, tunnel.Uplink{Name: p.Name, Mark: p.Mark, MTU: p.MTU})
+		out.uplinks = append(out.uplinks, tunnel.Uplink{Name: p.Name, Mark: p.Mark, MTU: p.MTU, Endpoint: u.remotes[p.Name]})
 	}
 	for len(out.uplinks) > wire.MaxTunnels {
 		surplus := out.uplinks[len(out.uplinks)-1].Name

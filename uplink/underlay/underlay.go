@@ -50,12 +50,14 @@ type Underlay struct {
 
 	mu      sync.Mutex // guards what follows
 	ways    map[string]*way
+	remotes map[string]netip.Addr // of the collector, as last known, by path
 	tunnels []tunnel.Tunnel
 }
 
 // New returns an Underlay that does nothing until Run.
 func New(opt Options) *Underlay {
-	return &Underlay{opt: opt, changed: make(chan struct{}, 1), retune: make(chan struct{}, 1), ways: make(map[string]*way)}
+	return &Underlay{opt: opt, changed: make(chan struct{}, 1), retune: make(chan struct{}, 1),
+		ways: make(map[string]*way), remotes: make(map[string]netip.Addr)}
 }
 
 // Run follows the monitor's paths until ctx ends. It must be called once, and is

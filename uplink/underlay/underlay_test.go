@@ -22,10 +22,10 @@ func path(name string, index int, addrs ...string) paths.Path {
 // place gives a path a way to a collector, empty for one that is not known yet.
 func place(u *Underlay, p paths.Path, remote string) *way {
 	w := newWay(u, p, func() {})
-	if remote != "" {
-		w.remote = netip.MustParseAddrPort(remote)
-	}
 	u.ways[p.Name] = w
+	if remote != "" {
+		w.set(netip.MustParseAddrPort(remote), nil)
+	}
 	return w
 }
 
@@ -137,6 +137,24 @@ func TestPathsOverTunnels(t *testing.T) {
 		if s := pair(got[i].SCTP); s != want {
 			t.Errorf("%s goes by %q, want %q", got[i].Name, s, want)
 		}
+	}
+}
+
+// Each tunnel leads to the collector as its own path sees it, also while that looks
+// it up anew.
+func TestTunnelsLeadToTheirPathsCollector(t *testing.T) {
+	u := New(Options{Tunnels: &tunnel.Client{}})
+	wlan, wwan := path("wlan0", 3, "10.0.0.2/24"), path("wwan0", 4, "2001:db8::2/64")
+	sized(place(u, wlan, "192.0.2.1:7443"), 1500)
+	sized(place(u, wwan, "[2001:db8:1::1]:7443"), 1500)
+	u.tunnels = []tunnel.Tunnel{{Path: "wlan0"}, {Path: "wwan0"}}
+	for _, when := range []string{"at first", "after a change of its address"} {
+		for i, want := range []string{"192.0.2.1", "2001:db8:1::1"} {
+			if got := u.wanted([]paths.Path{wlan, wwan}).uplinks[i]; got.Endpoint.String() != want {
+				t.Errorf("%s: the tunnel of %s leads to %v, want %s", when, got.Name, got.Endpoint, want)
+			}
+		}
+		place(u, wwan, "")
 	}
 }
 

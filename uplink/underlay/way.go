@@ -170,6 +170,9 @@ func (w *way) resolve(ctx context.Context) (netip.AddrPort, error) {
 func (w *way) set(remote netip.AddrPort, prober *probe.Prober) {
 	w.u.mu.Lock()
 	w.remote, w.prober = remote, prober
+	if remote.IsValid() {
+		w.u.remotes[w.path.Name] = remote.Addr()
+	}
 	w.u.mu.Unlock()
 	w.u.tell()
 }
