@@ -37,6 +37,7 @@ type Info struct {
 	// Unacked is how many bytes the kernel was given and the peer's kernel has
 	// not acknowledged; -1 if unknown.
 	Unacked int
+	Window  int        // bytes that the transport lets be on their way; of the primary path
 	Packet  int        // bytes in a full packet
 	Paths   []PathInfo // of a carrier that goes by several at once
 }

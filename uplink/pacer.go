@@ -25,6 +25,10 @@ const (
 	startGain  = 2
 	grown      = 1.25
 	flatRounds = 3
+	// A delay longer than the shortest by an eighth of it, within these bounds, says
+	// that the path fills (as HyStart++, RFC 9406, section 4.2).
+	fillLeast = 4 * time.Millisecond
+	fillMost  = 16 * time.Millisecond
 	// packetUsual is a packet's worth, where the carrier does not tell.
 	packetUsual = 1400
 	marksMost   = 128
@@ -44,6 +48,7 @@ type pacer struct {
 	out     uint64 // bytes given to the carrier
 	acked   uint64 // of these, acknowledged
 	unacked int    // -1 if the carrier cannot tell
+	window  int    // bytes that the transport lets be on their way, 0 if unknown
 	seenAt  time.Time
 
 	ackedAt time.Time // when acked last grew
@@ -66,6 +71,7 @@ type pacer struct {
 	late   time.Duration // how much later than that it was, on average: the gateway is busy
 
 	held     bool    // a frame had to wait in this round
+	windowed bool    // one waited for the transport's window
 	roundEnd uint64  // the round is over when this much is acknowledged
 	full     float64 // the rate that the path showed when it last had grown
 	flat     int     // rounds since
@@ -80,6 +86,7 @@ type mark struct {
 	ackedAt time.Time
 	sending time.Duration // since what was acknowledged last had been given
 	clear   bool          // the path was left to run empty before
+	over    int           // bytes of those before it that the transport's window kept back
 }
 
 // observe takes in what a carrier says of itself while nothing is being written.
@@ -90,7 +97,7 @@ func (p *pacer) observe(now time.Time, info Info) {
 	if p.packet == 0 {
 		p.packet = packetUsual
 	}
-	p.out, p.unacked = info.BytesOut, info.Unacked
+	p.out, p.unacked, p.window = info.BytesOut, info.Unacked, info.Window
 	if info.Unacked < 0 {
 		return
 	}
@@ -128,7 +135,11 @@ func (p *pacer) measureDelay(now time.Time, m mark, gap time.Duration) (queued b
 	if gap > max(pollMost*3/2, d/8) {
 		return false
 	}
+	d -= p.take(m.over)
 	lumps := p.take(2 * p.packet) // which one acknowledgement may be for
+	if d-gap > p.base+min(max(fillLeast, p.base/8), fillMost)+lumps {
+		p.flat = flatRounds
+	}
 	excess := d - max(p.base, p.take(m.unacked)) - lumps
 	p.jitter += (min(max(0, excess), slackMost/jitterGain) - p.jitter) / 8
 	return d > p.base+2*p.slack()+lumps
@@ -159,6 +170,7 @@ func (p *pacer) endRound(m mark, queued bool) {
 		return
 	}
 	switch rate := p.rate(); {
+	case p.windowed: // the rate is the transport's choice, which may still grow
 	case !p.held: // nothing was found out about the path
 		p.full, p.flat = 0, 0
 	case rate >= p.full*grown:
@@ -166,7 +178,7 @@ func (p *pacer) endRound(m mark, queued bool) {
 	default:
 		p.flat++
 	}
-	p.held, p.roundEnd = false, p.out
+	p.held, p.windowed, p.roundEnd = false, false, p.out
 }
 
 // sent notes that a frame of some bytes before compression is given to the
@@ -188,13 +200,20 @@ func (p *pacer) sent(now time.Time, bytes int) {
 		}
 		p.ackedAt, p.sentAt = now, now
 	}
-	if len(p.marks) == marksMost {
-		return
+	over := 0
+	if p.window > 0 {
+		over = max(0, p.unacked+p.packet-p.window)
 	}
-	p.marks = append(p.marks, mark{start: p.out, at: now, acked: p.acked, unacked: p.unacked, ackedAt: p.ackedAt, sending: now.Sub(p.sentAt), clear: p.drain})
+	p.windowed = p.windowed || over > 0
+	clear := p.drain
 	if p.drain {
 		p.drain, p.baseAt = false, now
 	}
+	if len(p.marks) == marksMost {
+		return
+	}
+	p.marks = append(p.marks, mark{start: p.out, at: now, acked: p.acked, unacked: p.unacked, ackedAt: p.ackedAt,
+		sending: now.Sub(p.sentAt), clear: clear, over: over})
 }
 
 // wait is how long to keep back what is not an alarm, 0 for not at all. The

@@ -14,10 +14,15 @@ type road struct {
 	burst  int           // bytes that pass at once
 	late   time.Duration // timers are late, at most, in turn
 	timers int
+	// window is the transport's congestion window, bytes, 0 for none. It grows by a
+	// packet for each acknowledgement that finds it full (RFC 9260, section 7.2.1).
+	window int
 
 	out     uint64
-	free    time.Time // when the queue is empty
-	packets []roadPacket
+	free    time.Time    // when the queue is empty
+	waiting []int        // bytes of packets that the window does not let go yet
+	flight  int          // bytes of packets
+	packets []roadPacket // on their way
 	count   int
 }
 
@@ -29,14 +34,24 @@ type roadPacket struct {
 
 const roadPacketBytes = 1448
 
-// send puts a frame into the queue.
+// send gives the transport a frame.
 func (r *road) send(now time.Time, bytes int) {
 	r.out += uint64(bytes)
-	if r.free.Before(now) {
-		r.free = now
-	}
 	for ; bytes > 0; bytes -= roadPacketBytes {
-		n := min(bytes, roadPacketBytes)
+		r.waiting = append(r.waiting, min(bytes, roadPacketBytes))
+	}
+	r.transmit(now)
+}
+
+// transmit puts what the window lets go into the queue.
+func (r *road) transmit(now time.Time) {
+	for len(r.waiting) > 0 && (r.window == 0 || r.flight < r.window) {
+		n := r.waiting[0]
+		r.waiting = r.waiting[1:]
+		r.flight += n
+		if r.free.Before(now) {
+			r.free = now
+		}
 		if r.burst >= n {
 			r.burst -= n
 		} else {
@@ -56,16 +71,28 @@ func (r *road) send(now time.Time, bytes int) {
 	}
 }
 
+// unsent is how many bytes wait for the window.
+func (r *road) unsent() int {
+	sum := 0
+	for _, n := range r.waiting {
+		sum += n
+	}
+	return sum
+}
+
 // info is what a carrier over the road tells.
 func (r *road) info(now time.Time) Info {
 	for len(r.packets) > 0 && !r.packets[0].acked.After(now) {
+		p := r.packets[0]
 		r.packets = r.packets[1:]
+		full := r.flight >= r.window
+		r.flight -= p.bytes
+		if r.window > 0 && full {
+			r.window += p.bytes
+		}
+		r.transmit(p.acked)
 	}
-	info := Info{BytesOut: r.out, Packet: roadPacketBytes}
-	for _, p := range r.packets {
-		info.Unacked += p.bytes
-	}
-	return info
+	return Info{BytesOut: r.out, Packet: roadPacketBytes, Window: r.window, Unacked: r.flight + r.unsent()}
 }
 
 // drain sends a backlog for a while, in frames of 20 ms, and returns what part of
@@ -74,6 +101,10 @@ func (r *road) drain(p *pacer, now time.Time, span time.Duration) (end time.Time
 	start, out, end := now, r.out, now.Add(span)
 	for now.Before(end) {
 		p.observe(now, r.info(now))
+		if r.unsent() >= unsent(p.rate()) { // the write blocks
+			now = now.Add(3 * time.Millisecond)
+			continue
+		}
 		if wait := p.wait(now); wait > 0 {
 			r.timers++
 			now = now.Add(wait + r.late*time.Duration(r.timers*37%101)/100)
@@ -112,6 +143,8 @@ func TestPacer(t *testing.T) {
 		{"20 Mbit/s, 5 ms", road{rate: 2500e3, trip: 5 * ms}, 0.97, 150 * ms, 80 * ms},
 		{"20 Mbit/s, 60 ms", road{rate: 2500e3, trip: 60 * ms}, 0.97, 250 * ms, 90 * ms},
 		{"20 Mbit/s, 300 ms", road{rate: 2500e3, trip: 300 * ms}, 0.97, 550 * ms, 280 * ms},
+		{"5 Mbit/s, 100 ms, small window", road{rate: 625e3, trip: 100 * ms, window: 4380}, 0.97, 250 * ms, 100 * ms},
+		{"2 Mbit/s, 400 ms, small window", road{rate: 250e3, trip: 400 * ms, window: 4380}, 0.97, 650 * ms, 400 * ms},
 		{"200 Mbit/s, 1 ms", road{rate: 25e6, trip: ms}, 0.97, 150 * ms, 80 * ms},
 	} {
 		r, p := c.road, &pacer{}

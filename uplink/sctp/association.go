@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/bits"
 	"net"
 	"net/netip"
 	"slices"
@@ -50,6 +49,7 @@ type Association struct {
 	note     []byte // the start of a notification; the reader's
 	fragment int    // bytes of a message in a full chunk; the writer's
 	chunks   uint64 // given to the kernel, ever; the writer's
+	memory   chunkMemory
 
 	mu    sync.Mutex // guards what follows
 	floor time.Duration
@@ -155,13 +155,18 @@ func (a *Association) Write(p []byte) (n int, err error) {
 		}
 		message := p[:min(len(p), messageMost)]
 		err := a.awaitRoom()
+		before, known := a.sock.queued()
 		if err == nil {
 			err = a.sock.send(message)
 		}
 		if err != nil {
 			return n, a.failed("write", err)
 		}
-		a.chunks += uint64((len(message) + a.fragment - 1) / a.fragment)
+		chunks := (len(message) + a.fragment - 1) / a.fragment
+		if after, err := a.sock.queued(); known == nil && err == nil {
+			a.memory.learn(a.fragment, chunks, after-before)
+		}
+		a.chunks += uint64(chunks)
 		a.out.Add(uint64(len(message)))
 		p, n = p[len(message):], n+len(message)
 	}
@@ -204,20 +209,12 @@ func (a *Association) unsent() int {
 // the memory that they take, -1 if unknown. It is right for chunks that fill
 // their packets and an upper bound for small ones.
 func (a *Association) unacked(st status) int {
+	written := a.out.Load()
 	memory, err := a.sock.queued()
-	if err != nil || st.fragment <= 0 {
+	if err != nil {
 		return -1
 	}
-	written := a.out.Load()
-	return int(min(uint64(memory)*uint64(st.fragment)/uint64(chunkMemory(st.fragment)), written))
-}
-
-// chunkMemory is the memory of a chunk with so many bytes of a message: a buffer
-// of a power of two for them, headers and the buffer's own record, a second
-// record, and the chunk's.
-func chunkMemory(fragment int) int {
-	const inBuffer, records = 336, 528
-	return 1<<bits.Len(uint(fragment+inBuffer-1)) + records
+	return int(min(a.memory.bytes(memory), written))
 }
 
 // followRTT moves the floor of the retransmission timeout with the primary
@@ -260,7 +257,7 @@ func (a *Association) Info() uplink.Info {
 		return info
 	}
 	info.RTT = time.Duration(st.primary.srtt) * a.tick
-	info.Unacked = a.unacked(st)
+	info.Unacked, info.Window = a.unacked(st), int(st.primary.window)
 	if c, err := a.sock.counters(); err == nil {
 		info.Sent, info.Resent = c.sent, c.resent
 	}

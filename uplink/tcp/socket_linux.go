@@ -89,7 +89,7 @@ func measure(c *net.TCPConn, info *uplink.Info) {
 		// The kernel counts a retransmission as sent once more.
 		info.Resent = uint64(t.Total_retrans)
 		info.Sent = uint64(t.Data_segs_out) - min(uint64(t.Data_segs_out), info.Resent)
-		info.Packet = int(t.Snd_mss)
+		info.Packet, info.Window = int(t.Snd_mss), int(t.Snd_cwnd*t.Snd_mss)
 		if n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil {
 			// What came after a loss has arrived, though it is not acknowledged in
 			// order (RFC 2018).
