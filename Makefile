@@ -43,6 +43,7 @@ tools: # what the tests need from Debian's packages
 	command -v qemu-system-aarch64 >/dev/null && command -v qemu-system-arm >/dev/null || missing="$$missing qemu-system-arm"; \
 	command -v qemu-system-x86_64 >/dev/null || missing="$$missing qemu-system-x86"; \
 	command -v xz >/dev/null || missing="$$missing xz-utils"; \
+	command -v depmod >/dev/null || test -x /sbin/depmod || missing="$$missing kmod"; \
 	test -f /usr/share/keyrings/debian-archive-keyring.gpg || missing="$$missing debian-archive-keyring"; \
 	command -v ns >/dev/null || missing="$$missing ns2"; \
 	test -z "$$missing" && exit 0; \

@@ -27,7 +27,7 @@ func readModules(dir string) (*modules, error) {
 	deps, err := os.ReadFile(filepath.Join(dir, "modules.dep"))
 	if errors.Is(err, fs.ErrNotExist) {
 		// A package leaves it to its installation, which there is none of.
-		if out, err := exec.Command("depmod", "-b", filepath.Join(dir, "../../.."), filepath.Base(dir)).CombinedOutput(); err != nil {
+		if out, err := exec.Command(depmod(), "-b", filepath.Join(dir, "../../.."), filepath.Base(dir)).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("index the modules in %s (depmod is in Debian's package kmod): %w\n%s", dir, err, out)
 		}
 		deps, err = os.ReadFile(filepath.Join(dir, "modules.dep"))
@@ -43,6 +43,14 @@ func readModules(dir string) (*modules, error) {
 		return nil, fmt.Errorf("read the index of modules in %s: %w", dir, err)
 	}
 	return m, nil
+}
+
+// depmod is the program's path: only root's PATH has its folder.
+func depmod() string {
+	if path, err := exec.LookPath("depmod"); err == nil {
+		return path
+	}
+	return "/sbin/depmod"
 }
 
 // parse takes the content of modules.dep, lines "path: path path", and of
