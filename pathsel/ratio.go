@@ -4,13 +4,13 @@ import "time"
 
 // Counts are packets in some span of time: chunks, segments or probes.
 type Counts struct {
-	Sent uint64 // first sendings
-	Lost uint64 // of those: sent again, or not answered
+	Sent uint64 // each time that one was sent
+	Lost uint64 // of those: to be sent again, or not answered
 }
 
 // Percent is the loss rate; [MS] 4.3 takes the retransmission ratio in the
-// sender's buffer for it. A packet may be sent again more than once, so it is
-// capped at 100.
+// sender's buffer for it. What is sent again is lost as often as anything else,
+// so it has to be among what was sent: of first sendings, p/(1-p) would be lost.
 func (c Counts) Percent() float64 {
 	switch {
 	case c.Lost == 0:

@@ -174,6 +174,17 @@ func (s selection) value(label string, at float64, name string) float64 {
 	return with.average(label, at, func(r Record) float64 { return r.Values[name] })
 }
 
+// most is the largest value of that name in any run, NaN if there is none.
+func (s selection) most(label string, at float64, name string) float64 {
+	largest := math.NaN()
+	for _, r := range s {
+		if v, ok := r.Values[name]; ok && r.label() == label && r.At == at && !(v <= largest) {
+			largest = v
+		}
+	}
+	return largest
+}
+
 // bound is the most that the links could have carried, 0 if there is none.
 func (s selection) bound(at float64) float64 {
 	for _, r := range s {
@@ -210,6 +221,13 @@ func varianceTable(title, varied string, records []Record) table {
 func valueTable(title, varied, name string, records []Record) table {
 	return figureTable(title, varied, records, false, func(s selection, label string, at float64) float64 {
 		return s.value(label, at, name)
+	})
+}
+
+// mostTable shows the worst run of each scheme.
+func mostTable(title, varied, name string, records []Record) table {
+	return figureTable(title, varied, records, false, func(s selection, label string, at float64) float64 {
+		return s.most(label, at, name)
 	})
 }
 

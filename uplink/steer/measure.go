@@ -46,7 +46,8 @@ func (s *Steer) measure(now time.Time) {
 		if c.Info.Sent < last.Sent || c.Info.BytesOut < last.BytesOut || c.Info.BytesIn < last.BytesIn {
 			last = uplink.Info{} // another carrier than before
 		}
-		counts := pathsel.Counts{Sent: c.Info.Sent - last.Sent, Lost: less(c.Info.Resent, last.Resent)}
+		resent := less(c.Info.Resent, last.Resent)
+		counts := pathsel.Counts{Sent: c.Info.Sent - last.Sent + resent, Lost: resent}
 		if c.Kind == pathsel.SCTP && now.Sub(s.turned) < turnFor {
 			counts.Lost = 0 // what the path before has lost is sent again over this one
 		}
