@@ -10,7 +10,7 @@ const (
 	mostCarriers  = 4
 	nearBest      = 0.02 // so little more is not worth a further carrier
 	gainProtocol  = 0.15 // another protocol must be predicted to carry so much more
-	gainCarriers  = 0.05 // and more carriers of the same so much
+	gainCarriers  = 0.08 // and more carriers of the same so much
 	learnedFor    = 10 * time.Minute
 	learnedBucket = 5.0 // percent of loss that one experience is good for
 	mathis        = 1.22
@@ -74,6 +74,7 @@ func (p *Predictor) Forget(path string) { delete(p.paths, path) }
 type Condition struct {
 	Path       string
 	Loss       float64       // percent
+	Doubt      float64       // percent of loss that may be chance, see Counts.Doubt
 	RTT        time.Duration // without queues; 0 if unknown
 	Congestion bool          // its losses are congestion, see Congestion.Is
 	Why        string        // why that is so
@@ -111,6 +112,16 @@ func (p *Predictor) Answer(now time.Time, c Condition, current Scheme, variants 
 		gain = gainCarriers
 	}
 	fewer := best.Protocol == current.Protocol && best.Carriers < current.Carriers
+	if best.Protocol == current.Protocol && best.Carriers > current.Carriers && c.Doubt > 0 {
+		// What chance alone suggests, chance takes back: each question would be
+		// another throw of the dice.
+		sure := c
+		sure.Loss -= c.Doubt
+		if p.share(now, sure, best) < p.share(now, sure, current)*(1+gain) {
+			a.Reason = fmt.Sprintf("loss %.1f %%, give or take %.1f: %s may be enough", c.Loss, c.Doubt, current)
+			return a
+		}
+	}
 	if best == current || !fewer && most < before*(1+gain) {
 		a.Reason = fmt.Sprintf("loss %.1f %%: %s carries %.0f %% of what passes, %s would carry %.0f %%", c.Loss, current, 100*before, best, 100*most)
 		return a

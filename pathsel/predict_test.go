@@ -16,14 +16,14 @@ func TestMeasuredTable(t *testing.T) {
 		percent float64
 		want    float64
 	}{
-		{Scheme{TCP, "cubic", 1}, 10, 391 / (963 * .9)},
-		{Scheme{TCP, "bbr", 1}, 20, 506 / (963 * .8)},
-		{Scheme{TCP, "bbr", 4}, 30, 452 / (963 * .7)},
+		{Scheme{TCP, "cubic", 1}, 10, 398 / (959 * .9)},
+		{Scheme{TCP, "bbr", 1}, 20, 519 / (959 * .8)},
+		{Scheme{TCP, "bbr", 4}, 30, 404 / (959 * .7)},
 		{Scheme{SCTP, "tuned", 1}, 0, 1},
-		{Scheme{SCTP, "tuned", 1}, 5, (1 + 626/(963*.9)) / 2},
-		{Scheme{SCTP, "tuned", 1}, 90, 148 / (963 * .7)},
-		{Scheme{SCTP, "tuned", 2}, 10, (626/(963*.9) + 854/(963*.9)) / 2},
-		{Scheme{TCP, "reno", 1}, 10, 391 / (963 * .9)},
+		{Scheme{SCTP, "tuned", 1}, 7.5, (898/(959*.95) + 670/(959*.9)) / 2},
+		{Scheme{SCTP, "tuned", 1}, 90, 16 / (959 * .5)},
+		{Scheme{SCTP, "tuned", 2}, 10, (670/(959*.9) + 850/(959*.9)) / 2},
+		{Scheme{TCP, "reno", 1}, 10, 398 / (959 * .9)},
 		{Scheme{"udp", "", 1}, 10, 0},
 	} {
 		if got := measured(tt.s, tt.percent); math.Abs(got-tt.want) > 1e-9 {
@@ -61,8 +61,8 @@ func TestSwitchProcess(t *testing.T) {
 		want     Scheme
 	}{
 		{"no loss: stay", 0, false, Scheme{SCTP, "tuned", 1}, both, Scheme{SCTP, "tuned", 1}},
-		{"10 %: SCTP falls behind", 10, false, Scheme{SCTP, "tuned", 1}, both, Scheme{TCP, "bbr", 2}},
-		{"20 %: four associations come as near as four connections", 20, false, Scheme{SCTP, "tuned", 1}, both, Scheme{SCTP, "tuned", 4}},
+		{"10 %: SCTP falls behind", 10, false, Scheme{SCTP, "tuned", 1}, both, Scheme{TCP, "bbr", 1}},
+		{"20 %: four connections carry more than four associations", 20, false, Scheme{SCTP, "tuned", 1}, both, Scheme{TCP, "bbr", 4}},
 		{"20 % on one BBR connection: more of them", 20, false, Scheme{TCP, "bbr", 1}, both, Scheme{TCP, "bbr", 4}},
 		{"30 %: four connections carry more", 30, false, Scheme{SCTP, "tuned", 4}, both, Scheme{TCP, "bbr", 4}},
 		{"40 %: still", 40, false, Scheme{TCP, "bbr", 4}, both, Scheme{TCP, "bbr", 4}},

@@ -1,6 +1,9 @@
 package pathsel
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Counts are packets in some span of time: chunks, segments or probes.
 type Counts struct {
@@ -19,6 +22,12 @@ func (c Counts) Percent() float64 {
 		return 100
 	}
 	return 100 * float64(c.Lost) / float64(c.Sent)
+}
+
+// Doubt is how much of Percent may be chance: two standard deviations.
+func (c Counts) Doubt() float64 {
+	p := c.Percent()
+	return 2 * math.Sqrt(p*(100-p)/float64(max(1, c.Sent)))
 }
 
 // Plus is the sum.

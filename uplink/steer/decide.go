@@ -96,18 +96,19 @@ func (s *Steer) ask(now time.Time, o pathsel.Outcome) *answer {
 		return nil
 	}
 	q.counts = q.counts.Plus(s.counts)
-	loss, least := o.Rate, askedLeast
+	loss, doubt, least := o.Rate, 0.0, askedLeast
 	if t := s.track(s.hysteresis.Current()); t != nil {
 		least = max(least, 2*t.rtt) // what was sent before is not found lost any more
 	}
 	switch asked := now.Sub(q.at); {
 	case q.counts.Sent >= leastPackets && asked >= least,
 		q.counts.Sent >= leastPackets/4 && asked >= 2*least: // hardly anything passes
-		loss = q.counts.Percent()
+		loss, doubt = q.counts.Percent(), q.counts.Doubt()
 	case asked <= max(askedFor, least):
 		return nil
 	}
 	a := &answer{s.condition(now, loss), q.why}
+	a.Doubt = doubt
 	*q = question{}
 	return a
 }
