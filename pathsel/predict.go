@@ -87,6 +87,8 @@ type Answer struct {
 	Share  float64 // of what passes the loss, predicted for Scheme
 	Before float64 // and for the scheme before
 	Reason string
+	// Doubtful says that it would be another if Loss were sure.
+	Doubtful bool
 }
 
 // Answer says which scheme to use in place of the current one. Variants name
@@ -118,6 +120,7 @@ func (p *Predictor) Answer(now time.Time, c Condition, current Scheme, variants 
 		sure := c
 		sure.Loss -= c.Doubt
 		if p.share(now, sure, best) < p.share(now, sure, current)*(1+gain) {
+			a.Doubtful = true
 			a.Reason = fmt.Sprintf("loss %.1f %%, give or take %.1f: %s may be enough", c.Loss, c.Doubt, current)
 			return a
 		}

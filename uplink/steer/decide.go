@@ -58,7 +58,9 @@ func (s *Steer) decide(now time.Time) {
 	case o.Act && !s.opt.Profile.Continual:
 		s.decideScheme(now, s.condition(now, o.Rate), o.Reason)
 	case answer != nil:
-		s.decideScheme(now, answer.Condition, answer.why)
+		if doubtful := s.decideScheme(now, answer.Condition, answer.why); doubtful && now.Sub(answer.question.at) < askedFor {
+			s.asked = answer.question // the packets that come next will tell
+		}
 	case s.asked.at.IsZero():
 		s.relax(now)
 	}
@@ -82,7 +84,7 @@ type question struct {
 // answer is what came out.
 type answer struct {
 	pathsel.Condition
-	why string
+	question
 }
 
 // ask begins or answers a question, once enough is counted: it takes a queue time
@@ -107,7 +109,7 @@ func (s *Steer) ask(now time.Time, o pathsel.Outcome) *answer {
 	case asked <= max(askedFor, least):
 		return nil
 	}
-	a := &answer{s.condition(now, loss), q.why}
+	a := &answer{s.condition(now, loss), *q}
 	a.Doubt = doubt
 	*q = question{}
 	return a
@@ -133,12 +135,14 @@ func (s *Steer) candidates(now time.Time) []pathsel.Path {
 	return paths
 }
 
-// decideScheme is [MS] Algorithm 2.
-func (s *Steer) decideScheme(now time.Time, c pathsel.Condition, why string) {
+// decideScheme is [MS] Algorithm 2. It reports whether more packets might decide
+// otherwise.
+func (s *Steer) decideScheme(now time.Time, c pathsel.Condition, why string) (doubtful bool) {
 	current := s.effectiveScheme()
 	a := s.predictor.Answer(now, c, current, s.usableVariants())
 	fewer := a.Scheme.Protocol == current.Protocol && a.Scheme.Carriers < current.Carriers
 	switch {
+	case a.Doubtful:
 	case a.Change && (!fewer || c.Congestion): // else relax sees whether fewer do
 		s.adopt(now, a.Scheme, why+"; "+a.Reason)
 	case s.stayed != current && c.Loss > calmLoss: // else it was over before it was looked at
@@ -146,6 +150,7 @@ func (s *Steer) decideScheme(now time.Time, c pathsel.Condition, why string) {
 		s.log.Info("loss, but nothing better is known", "path", s.hysteresis.Current(), "scheme", current.String(),
 			"why", why, "paths", s.decision.Reason, "reason", a.Reason)
 	}
+	return a.Doubtful
 }
 
 // relax takes back what loss had made worth it, once it is gone.
