@@ -132,13 +132,14 @@ func (p *pacer) measureDelay(now time.Time, m mark, gap time.Duration) (queued b
 	if d <= p.base+p.base/16+time.Millisecond {
 		p.baseAt = now
 	}
-	if gap > max(pollMost*3/2, d/8) {
-		return false
-	}
+	sharp := gap <= max(pollMost*3/2, d/8)
 	d -= p.take(m.over)
 	lumps := p.take(2 * p.packet) // which one acknowledgement may be for
 	if d-gap > p.base+min(max(fillLeast, p.base/8), fillMost)+lumps {
 		p.flat = flatRounds
+	}
+	if !sharp {
+		return false
 	}
 	excess := d - max(p.base, p.take(m.unacked)) - lumps
 	p.jitter += (min(max(0, excess), slackMost/jitterGain) - p.jitter) / 8

@@ -50,6 +50,9 @@ func (s *Steer) decide(now time.Time) {
 				s.fled = now
 			}
 			s.method.Restart(now)
+			if t := s.track(s.hysteresis.Current()); t != nil {
+				s.measureFit(now, t)
+			}
 			return
 		}
 	}
@@ -170,7 +173,7 @@ func (s *Steer) relax(now time.Time) {
 			return
 		}
 	}
-	if s.scheme.Protocol == pathsel.SCTP || s.attempt.state != attemptJoined || s.long || t.smooth > calmLoss {
+	if s.scheme.Protocol == pathsel.SCTP || s.attempt.state != attemptJoined || s.unfit != "" || t.smooth > calmLoss {
 		s.calm.since = time.Time{}
 		return
 	}
@@ -221,7 +224,7 @@ func (s *Steer) usableVariants() map[string]string {
 	if s.opt.DialTCP != nil {
 		v[pathsel.TCP] = s.variants[pathsel.TCP]
 	}
-	if s.attempt.state == attemptJoined && !s.long {
+	if s.attempt.state == attemptJoined && s.unfit == "" {
 		v[pathsel.SCTP] = "tuned"
 	}
 	return v
@@ -229,7 +232,7 @@ func (s *Steer) usableVariants() map[string]string {
 
 // effective is the protocol that carries: SCTP if it is wanted and there.
 func (s *Steer) effective() string {
-	if s.opt.DialTCP == nil || s.scheme.Protocol == pathsel.SCTP && s.attempt.state == attemptJoined && !s.long {
+	if s.opt.DialTCP == nil || s.scheme.Protocol == pathsel.SCTP && s.attempt.state == attemptJoined && s.unfit == "" {
 		return pathsel.SCTP
 	}
 	return pathsel.TCP

@@ -1,7 +1,6 @@
 package steer
 
 import (
-	"fmt"
 	"time"
 
 	"sluice/pathsel"
@@ -17,9 +16,15 @@ const (
 	// freshProbe is how long an answer tells of the queue of now.
 	freshProbe = 300 * time.Millisecond
 	// longTrip is a round trip for which TCP carries: at 8 Mbit/s SCTP would need 20
-	// seconds after a loss, at 500 ms 80, to fill the path again.
+	// seconds after a loss, at 500 ms 80, to fill the path again. TCP keeps one that
+	// was longer until it is shorter than notLong.
 	longTrip = 250 * time.Millisecond
-	tooLong  = "TCP fills a path as long as this sooner than SCTP"
+	notLong  = 200 * time.Millisecond
+	// leaky is the loss in percent of another path for which TCP carries: the kernel
+	// retransmits over the other paths, and what is lost again there holds up all
+	// that follows for a timeout. TCP keeps one that leaked until it is tight.
+	leaky = 15.0
+	tight = 5.0
 	// turnFor after a change of primary, chunks are sent again that were lost on
 	// the path before.
 	turnFor = time.Second
@@ -84,27 +89,42 @@ func (s *Steer) measure(now time.Time) {
 	if t := s.track(current); t != nil {
 		s.counts = t.counts
 		t.queue.Observe(now, s.queueing(now, t), t.counts)
-		s.measureLength(now, t)
+		s.measureFit(now, t)
 		s.measureLoad(now, t, flying, out)
 	}
 }
 
-// measureLength sees whether SCTP's window, which grows by a packet each round trip,
-// would take minutes to fill the path.
-func (s *Steer) measureLength(now time.Time, t *track) {
-	shortest := t.queue.Shortest(now)
-	long := shortest >= longTrip && !s.opt.Profile.Toggle && s.opt.DialTCP != nil
-	if long == s.long {
+// measureFit sees whether SCTP is the wrong protocol for the current path t: its
+// window, which grows by a packet each round trip, would take minutes to fill it, or
+// its retransmissions would go over a path that loses much.
+func (s *Steer) measureFit(now time.Time, t *track) {
+	if s.opt.Profile.Toggle || s.opt.DialTCP == nil {
 		return
 	}
-	s.long = long
-	if s.scheme.Protocol == pathsel.SCTP && s.attempt.state == attemptJoined {
-		what := "SCTP fills it as well"
-		if long {
-			what = tooLong
-		}
-		s.cause = fmt.Sprintf("%s has round trips of %v: %s", t.Name, shortest.Round(time.Millisecond), what)
+	least, most := longTrip, leaky
+	if s.unfit != "" {
+		least, most = notLong, tight
 	}
+	unfit := ""
+	if shortest := t.queue.Shortest(now); shortest >= least {
+		unfit = t.Name + " is long, and TCP fills such a path sooner than SCTP"
+	}
+	for _, o := range s.tracks {
+		if score := s.losses.Get(now, o.Name).Score(); o != t && o.usable && score >= most && score <= 100 {
+			unfit = "SCTP would retransmit over " + o.Name + ", which loses much; TCP does not"
+		}
+	}
+	if (unfit == "") != (s.unfit == "") && s.scheme.Protocol == pathsel.SCTP && s.attempt.state == attemptJoined {
+		why := unfit
+		if unfit == "" {
+			why = "SCTP does as well and follows the paths by itself"
+		}
+		if s.cause != "" {
+			why = s.cause + "; " + why
+		}
+		s.cause = why
+	}
+	s.unfit = unfit
 }
 
 // queueing is the round trip that shows a queue, 0 if it is not known. SCTP's own
@@ -168,6 +188,9 @@ func (s *Steer) book(now time.Time, t *track) {
 	answers := int(less(p.Answered, t.probes.Answered))
 	t.probes = p
 	if p.Last.After(t.upSince) && (t.silentAt.IsZero() || p.Last.After(t.silentAt)) {
+		if !t.echoes {
+			t.recent = pathsel.NewRecent(leastProbes) // what nothing came back of was not loss
+		}
 		t.echoes = true
 	}
 	percent := t.recent.Add(probes)

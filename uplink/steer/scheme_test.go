@@ -78,11 +78,33 @@ func TestLongPath(t *testing.T) {
 		w.set(func() { wlan.rtt, wwan.rtt = 500*time.Millisecond, 500*time.Millisecond })
 		wait(5 * time.Second)
 		w.want("tcp wlan0")
-		if s := w.steer.Snapshot(); s.Reason != tooLong || s.Carriers != 1 {
+		if s := w.steer.Snapshot(); !strings.Contains(s.Reason, "wlan0 is long") || s.Carriers != 1 {
 			t.Errorf("%d carriers, the reason is %q", s.Carriers, s.Reason)
 		}
 		w.set(func() { w.load, wlan.rtt = true, 40*time.Millisecond })
 		w.await("sctp wlan0", 20*time.Second)
+	})
+}
+
+// Beside a path that loses much, a good one is TCP's: SCTP would retransmit over the
+// other. It carries again once that one is good.
+func TestLeakyPath(t *testing.T) {
+	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
+		w.loaded()
+		w.set(func() { wlan.loss = 0.3 })
+		w.await("tcp wwan1", 3*time.Second)
+		if s := w.steer.Snapshot(); !strings.Contains(s.Reason, "retransmit over wlan0") {
+			t.Errorf("the reason is %q", s.Reason)
+		}
+		wait(5 * time.Minute)
+		if n := w.count(); n > 3 {
+			t.Errorf("%d switches in five minutes: %s", n, w.switches())
+		}
+		if gap := w.gap(); gap > 300*time.Millisecond {
+			t.Errorf("gap %v", gap)
+		}
+		w.set(func() { wlan.loss = 0 })
+		w.await("sctp wlan0", 20*time.Minute)
 	})
 }
 

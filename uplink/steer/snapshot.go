@@ -97,8 +97,8 @@ func (s *Steer) publish(now time.Time) {
 	switch {
 	case snap.Protocol == pathsel.SCTP:
 		snap.Underlay = s.opt.Underlay
-	case s.long && s.attempt.state == attemptJoined:
-		snap.Reason = tooLong
+	case s.unfit != "" && s.attempt.state == attemptJoined:
+		snap.Reason = s.unfit
 	case s.scheme.Protocol == pathsel.SCTP && s.attempt.reason != "":
 		snap.Reason = s.attempt.reason
 	case s.opt.DialSCTP == nil:

@@ -103,7 +103,7 @@ type Steer struct {
 
 	tracks     []*track // in the order of Paths
 	lone       bool     // there is one path only
-	long       bool     // the current path is too long for SCTP
+	unfit      string   // why SCTP is not for the current path, empty if it is
 	losses     *pathsel.Losses
 	probation  *pathsel.Probation
 	hysteresis *pathsel.Hysteresis
