@@ -22,9 +22,13 @@ const (
 	notLong  = 200 * time.Millisecond
 	// leaky is the loss in percent of another path for which TCP carries: the kernel
 	// retransmits over the other paths, and what is lost again there holds up all
-	// that follows for a timeout. TCP keeps one that leaked until it is tight.
-	leaky = 15.0
-	tight = 5.0
+	// that follows for a timeout. A path that leaked does so until it was tight for
+	// tightFor, since few probes go over it; one that was dead for less than briefly
+	// leaks, too.
+	leaky    = 15.0
+	tight    = 5.0
+	tightFor = 5 * time.Minute
+	briefly  = 3 * time.Second
 	// turnFor after a change of primary, chunks are sent again that were lost on
 	// the path before.
 	turnFor = time.Second
@@ -101,16 +105,25 @@ func (s *Steer) measureFit(now time.Time, t *track) {
 	if s.opt.Profile.Toggle || s.opt.DialTCP == nil {
 		return
 	}
-	least, most := longTrip, leaky
+	least := longTrip
 	if s.unfit != "" {
-		least, most = notLong, tight
+		least = notLong
 	}
 	unfit := ""
 	if shortest := t.queue.Shortest(now); shortest >= least {
 		unfit = t.Name + " is long, and TCP fills such a path sooner than SCTP"
 	}
 	for _, o := range s.tracks {
-		if score := s.losses.Get(now, o.Name).Score(); o != t && o.usable && score >= most && score <= 100 {
+		score := s.losses.Get(now, o.Name).Score()
+		switch leaks := !o.leakedAt.IsZero(); {
+		case o.usable && score >= leaky && score <= 100,
+			o.usable && !o.deadAt.IsZero() && o.since.Sub(o.deadAt) < briefly && now.Sub(o.since) < briefly,
+			leaks && (!o.usable || score >= tight):
+			o.leakedAt = now
+		case leaks && now.Sub(o.leakedAt) >= tightFor:
+			o.leakedAt = time.Time{}
+		}
+		if o != t && o.Up && !o.leakedAt.IsZero() {
 			unfit = "SCTP would retransmit over " + o.Name + ", which loses much; TCP does not"
 		}
 	}

@@ -89,23 +89,27 @@ func TestLongPath(t *testing.T) {
 // Beside a path that loses much, a good one is TCP's: SCTP would retransmit over the
 // other. It carries again once that one is good.
 func TestLeakyPath(t *testing.T) {
-	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
-		w.loaded()
-		w.set(func() { wlan.loss = 0.3 })
-		w.await("tcp wwan1", 3*time.Second)
-		if s := w.steer.Snapshot(); !strings.Contains(s.Reason, "retransmit over wlan0") {
-			t.Errorf("the reason is %q", s.Reason)
-		}
-		wait(5 * time.Minute)
-		if n := w.count(); n > 3 {
-			t.Errorf("%d switches in five minutes: %s", n, w.switches())
-		}
-		if gap := w.gap(); gap > 300*time.Millisecond {
-			t.Errorf("gap %v", gap)
-		}
-		w.set(func() { wlan.loss = 0 })
-		w.await("sctp wlan0", 20*time.Minute)
-	})
+	for _, loss := range []float64{0.2, 0.3, 0.5, 0.7} {
+		t.Run(fmt.Sprint(loss), func(t *testing.T) {
+			in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
+				w.loaded()
+				w.set(func() { wlan.loss = loss })
+				w.await("tcp wwan1", 5*time.Second)
+				if s := w.steer.Snapshot(); !strings.Contains(s.Reason, "retransmit over wlan0") {
+					t.Errorf("the reason is %q", s.Reason)
+				}
+				wait(5 * time.Minute)
+				if n := w.count(); n > 2 {
+					t.Errorf("%d switches in five minutes: %s", n, w.switches())
+				}
+				if gap := w.gap(); gap > time.Second {
+					t.Errorf("gap %v", gap)
+				}
+				w.set(func() { wlan.loss = 0 })
+				w.await("sctp wlan0", 30*time.Minute)
+			})
+		})
+	}
 }
 
 // [MS] Algorithm 2 and 3 in the paper's profile, with one path: at more than 5 %
