@@ -84,8 +84,6 @@ type Condition struct {
 type Answer struct {
 	Scheme Scheme  // to use from now on
 	Change bool    // it is another than before
-	Share  float64 // of what passes the loss, predicted for Scheme
-	Before float64 // and for the scheme before
 	Reason string
 	// Doubtful says that it would be another if Loss were sure.
 	Doubtful bool
@@ -99,16 +97,16 @@ func (p *Predictor) Answer(now time.Time, c Condition, current Scheme, variants 
 	if p.toggle {
 		return other(current, variants)
 	}
-	before := p.share(now, c, current)
 	if c.Congestion {
 		one := current
 		one.Carriers = 1
-		a := Answer{Scheme: one, Change: current.Carriers > 1, Share: p.share(now, c, one), Before: before}
+		a := Answer{Scheme: one, Change: current.Carriers > 1}
 		a.Reason = fmt.Sprintf("one carrier: loss %.1f %% is taken for congestion: %s", c.Loss, c.Why)
 		return a
 	}
+	before := p.share(now, c, current)
 	best, most := p.best(now, c, current, variants)
-	a := Answer{Scheme: current, Share: before, Before: before}
+	a := Answer{Scheme: current}
 	gain := gainProtocol
 	if best.Protocol == current.Protocol {
 		gain = gainCarriers
@@ -129,7 +127,7 @@ func (p *Predictor) Answer(now time.Time, c Condition, current Scheme, variants 
 		a.Reason = fmt.Sprintf("loss %.1f %%: %s carries %.0f %% of what passes, %s would carry %.0f %%", c.Loss, current, 100*before, best, 100*most)
 		return a
 	}
-	a.Scheme, a.Share, a.Change = best, most, true
+	a.Scheme, a.Change = best, true
 	a.Reason = fmt.Sprintf("loss %.1f %%, %s: %s is predicted to carry %.0f %% of what passes, %s %.0f %%", c.Loss, c.Why, best, 100*most, current, 100*before)
 	return a
 }

@@ -105,8 +105,8 @@ func TestSwitchProcessLearns(t *testing.T) {
 	c := Condition{Path: "a", Loss: 30, RTT: 4 * time.Millisecond, Why: "by chance"}
 	p.Learn(t0, "a", four, 30, 0.35e6)
 	first := p.Answer(t0, c, four, both)
-	if first.Scheme.Protocol != TCP || math.Abs(first.Before-0.5) > 1e-9 {
-		t.Fatalf("got %+v, want tcp, and half seen before", first)
+	if half := p.share(t0, c, four); first.Scheme.Protocol != TCP || math.Abs(half-0.5) > 1e-9 {
+		t.Fatalf("got %+v and a share of %v before, want tcp, and half", first, half)
 	}
 	for n := 1; n <= mostCarriers; n++ {
 		p.Learn(t0, "a", Scheme{TCP, "bbr", n}, 30, 0.1e6) // a shaper hates TCP

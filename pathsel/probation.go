@@ -39,7 +39,6 @@ type Standing struct {
 	Passed     bool // it is not on probation
 	Good, Need int  // answers in a row
 	Left       time.Duration
-	Failures   int // remembered
 }
 
 // String is for the status: "recovering 3/5".
@@ -95,7 +94,7 @@ func (p *Probation) Standing(now time.Time, path string) Standing {
 		return Standing{Passed: true, Good: p.opt.Good, Need: p.opt.Good}
 	}
 	if r.on {
-		s := Standing{Good: r.good, Need: p.opt.Good, Left: p.wait(r), Failures: r.failures}
+		s := Standing{Good: r.good, Need: p.opt.Good, Left: p.wait(r)}
 		if r.good > 0 {
 			s.Left = max(0, s.Left-now.Sub(r.since))
 		}
@@ -107,7 +106,7 @@ func (p *Probation) Standing(now time.Time, path string) Standing {
 	if now.Sub(r.passed) >= p.opt.Memory {
 		delete(p.paths, path)
 	}
-	return Standing{Passed: true, Good: p.opt.Good, Need: p.opt.Good, Failures: r.failures}
+	return Standing{Passed: true, Good: p.opt.Good, Need: p.opt.Good}
 }
 
 // wait is for how long a path must be good.

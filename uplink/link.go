@@ -49,17 +49,16 @@ type link struct {
 	newest     time.Time // when the newest of those was sent
 	answered   time.Time // when the newest of those in the Ack at hand was sent
 
-	doubtAt     time.Time     // since when it does not deliver; zero if it does
-	stuckAt     time.Time     // when the first of what it did not deliver was sent
-	ask         bool          // send a Ping as soon as possible
-	rtt         roundTrip     // of frames and Pings
-	ping        time.Duration // the last round trip of Hello and Welcome, or of Ping and Pong
-	clockOffset time.Duration
-	heardAt     time.Time
-	sentAt      time.Time
-	pingAt      time.Time // of the Ping that is not answered; zero if none
-	pingID      uint64
-	pongs       []uint64 // Pings of the collector to answer
+	doubtAt time.Time     // since when it does not deliver; zero if it does
+	stuckAt time.Time     // when the first of what it did not deliver was sent
+	ask     bool          // send a Ping as soon as possible
+	rtt     roundTrip     // of frames and Pings
+	ping    time.Duration // the last round trip of Hello and Welcome, or of Ping and Pong
+	heardAt time.Time
+	sentAt  time.Time
+	pingAt  time.Time // of the Ping that is not answered; zero if none
+	pingID  uint64
+	pongs   []uint64 // Pings of the collector to answer
 }
 
 // farewell is how a link left.

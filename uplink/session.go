@@ -245,9 +245,6 @@ func (s *session) join(now time.Time, l *link, w wire.Welcome) error {
 	}
 	l.limitUnsent()
 	l.start(&s.wg, s)
-	s.mu.Lock()
-	s.stats.ClockOffset = l.clockOffset
-	s.mu.Unlock()
 	return nil
 }
 

@@ -196,7 +196,6 @@ func (s *Sender) handshake(ctx context.Context, c Carrier, d Dialer) (*link, wir
 	}
 	l.ping = now.Sub(asked)
 	l.rtt.add(l.ping)
-	l.clockOffset = time.Unix(0, w.Wall).Sub(now.Add(-l.ping / 2))
 	r.Limit(wire.MaxControl)
 	return l, w, c.SetDeadline(time.Time{})
 }

@@ -39,20 +39,17 @@ type Stats struct {
 	Remote    string        // the address in use, empty without a carrier
 	Carrier   Info          // of the carrier in use; of several, of the first in the plan
 	RTT       time.Duration // of that carrier
-	// ClockOffset is what to add to this clock to get the collector's, measured
-	// when the carrier joined; half the round trip it may be wrong.
-	ClockOffset time.Duration
-	Rate        float64 // frame bytes a second the link was seen to deliver; 0 if unknown
-	BytesIn     uint64  // on all carriers since the start
-	BytesOut    uint64
-	Frames      uint64
-	Readings    uint64 // acknowledged as durable
-	Resent      uint64 // readings sent again after a carrier was lost
-	Oversize    uint64 // readings that no collector's frame can hold: given up
-	Retries     uint64 // attempts to connect after the first
-	LastAck     time.Time
-	Lanes       [reading.Lanes]LaneStats
-	Carriers    []CarrierStats // one a slot, in the plan's order; then those that leave
+	Rate      float64       // frame bytes a second the link was seen to deliver; 0 if unknown
+	BytesIn   uint64        // on all carriers since the start
+	BytesOut  uint64
+	Frames    uint64
+	Readings  uint64 // acknowledged as durable
+	Resent    uint64 // readings sent again after a carrier was lost
+	Oversize  uint64 // readings that no collector's frame can hold: given up
+	Retries   uint64 // attempts to connect after the first
+	LastAck   time.Time
+	Lanes     [reading.Lanes]LaneStats
+	Carriers  []CarrierStats // one a slot, in the plan's order; then those that leave
 }
 
 // CarrierStats is the carrier of a slot at one instant.
