@@ -82,8 +82,8 @@ type Condition struct {
 
 // Answer is a predictor's.
 type Answer struct {
-	Scheme Scheme  // to use from now on
-	Change bool    // it is another than before
+	Scheme Scheme // to use from now on
+	Change bool   // it is another than before
 	Reason string
 	// Doubtful says that it would be another if Loss were sure.
 	Doubtful bool

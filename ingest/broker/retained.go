@@ -18,7 +18,7 @@ import (
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
 
-	"sluice/ingest"
+	"sluice/atomicfile"
 )
 
 const (
@@ -245,7 +245,7 @@ func (r *retained) save() error {
 
 	data, err := encodeRetained(ms)
 	if err == nil {
-		err = ingest.ReplaceFile(r.path, data)
+		err = atomicfile.Write(r.path, data)
 	}
 	if err != nil {
 		r.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"os"
 	"slices"
 
-	"sluice/ingest"
+	"sluice/atomicfile"
 )
 
 // topicsFile remembers the topics that the broker's session may be subscribed
@@ -45,7 +45,7 @@ func (f topicsFile) write(topics, was []string) error {
 	}
 	data, err := json.Marshal(topics)
 	if err == nil {
-		err = ingest.ReplaceFile(string(f), append(data, '\n'))
+		err = atomicfile.Write(string(f), append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("topics of this session %s: %w", f, err)

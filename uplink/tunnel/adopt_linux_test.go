@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"sluice/atomicfile"
 	"sluice/uplink/wire"
 )
 
@@ -56,7 +57,7 @@ func TestAdopt(t *testing.T) {
 	delete(r.gateways, "gw-2")
 	text, err := r.encode()
 	if err == nil {
-		err = replaceFile(filepath.Join(dir, "tunnel.json"), text)
+		err = atomicfile.Write(filepath.Join(dir, "tunnel.json"), text)
 	}
 	if err != nil {
 		t.Fatal(err)

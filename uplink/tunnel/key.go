@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
+
+	"sluice/atomicfile"
 )
 
 // key is one of WireGuard's, private or public. As text it is base64, as wg(8)
@@ -62,7 +63,7 @@ func openKey(path string) (key, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		k, err := newKey()
 		if err == nil {
-			err = replaceFile(path, []byte(k.String()+"\n"))
+			err = atomicfile.Write(path, []byte(k.String()+"\n"))
 		}
 		return k, err
 	}
@@ -74,34 +75,4 @@ func openKey(path string) (key, error) {
 		return key{}, fmt.Errorf("read %s: %w: restore it, or remove it and a new one is made", path, err)
 	}
 	return k, nil
-}
-
-// replaceFile gives the file at path new content, for its owner alone. It has
-// the old content or the new, whole, whenever the power goes.
-func replaceFile(path string, content []byte) (err error) {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, filepath.Base(path)+".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 
+	"sluice/atomicfile"
 	"sluice/uplink/wire"
 )
 
@@ -58,7 +59,7 @@ func (l *lease) write(path string) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(path, append(text, '\n'))
+	return atomicfile.Write(path, append(text, '\n'))
 }
 
 // holds tells whether the lease has a tunnel for an uplink with that key.

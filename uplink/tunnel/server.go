@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"sluice/atomicfile"
 	"sluice/uplink/wire"
 )
 
@@ -230,7 +231,7 @@ func (s *Server) install(next *registry, changed bool, set []peer, gone []key) e
 	if changed {
 		text, err := next.encode()
 		if err == nil {
-			err = replaceFile(filepath.Join(s.opt.Dir, "tunnel.json"), text)
+			err = atomicfile.Write(filepath.Join(s.opt.Dir, "tunnel.json"), text)
 		}
 		if err != nil {
 			return fmt.Errorf("keep leases: %w", err)
