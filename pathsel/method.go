@@ -110,7 +110,8 @@ func (m *Method) end(c Counts) Outcome {
 
 // alarm says whether the last second's loss is above the critical rate by more
 // than chance explains: two standard deviations of what the critical rate would
-// give.
+// give. Of the last quarter of a second four must say so, as it is looked at so
+// often; it shows sooner what was good until just now.
 func (m *Method) alarm(now time.Time, c Counts) (bool, Counts) {
 	if !m.opt.Alarm {
 		return false, Counts{}
@@ -123,10 +124,22 @@ func (m *Method) alarm(now time.Time, c Counts) (bool, Counts) {
 		old++
 	}
 	m.moves = append(m.moves[:0], m.moves[old:]...)
-	var sum Counts
+	var second, quarter Counts
 	for _, v := range m.moves {
-		sum = sum.Plus(v.Counts)
+		second = second.Plus(v.Counts)
+		if now.Sub(v.at) < time.Second/4 {
+			quarter = quarter.Plus(v.Counts)
+		}
 	}
-	usual := float64(sum.Sent) * m.opt.Critical / 100
-	return sum.Sent >= m.opt.Least && float64(sum.Lost) > usual+2*math.Sqrt(usual), sum
+	if m.beyond(quarter, 4) {
+		return true, quarter
+	}
+	return m.beyond(second, 2), second
+}
+
+// beyond says whether a loss is above the critical rate by so many standard
+// deviations.
+func (m *Method) beyond(c Counts, deviations float64) bool {
+	usual := float64(c.Sent) * m.opt.Critical / 100
+	return c.Sent >= m.opt.Least && float64(c.Lost) > usual+deviations*math.Sqrt(usual)
 }

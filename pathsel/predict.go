@@ -112,6 +112,10 @@ func (p *Predictor) Answer(now time.Time, c Condition, current Scheme, variants 
 		gain = gainCarriers
 	}
 	fewer := best.Protocol == current.Protocol && best.Carriers < current.Carriers
+	if best == current || !fewer && most < before*(1+gain) {
+		a.Reason = fmt.Sprintf("loss %.1f %%: %s carries %.0f %% of what passes, %s would carry %.0f %%", c.Loss, current, 100*before, best, 100*most)
+		return a
+	}
 	if best.Protocol == current.Protocol && best.Carriers > current.Carriers && c.Doubt > 0 {
 		// What chance alone suggests, chance takes back: each question would be
 		// another throw of the dice.
@@ -122,10 +126,6 @@ func (p *Predictor) Answer(now time.Time, c Condition, current Scheme, variants 
 			a.Reason = fmt.Sprintf("loss %.1f %%, give or take %.1f: %s may be enough", c.Loss, c.Doubt, current)
 			return a
 		}
-	}
-	if best == current || !fewer && most < before*(1+gain) {
-		a.Reason = fmt.Sprintf("loss %.1f %%: %s carries %.0f %% of what passes, %s would carry %.0f %%", c.Loss, current, 100*before, best, 100*most)
-		return a
 	}
 	a.Scheme, a.Change = best, true
 	a.Reason = fmt.Sprintf("loss %.1f %%, %s: %s is predicted to carry %.0f %% of what passes, %s %.0f %%", c.Loss, c.Why, best, 100*most, current, 100*before)

@@ -96,6 +96,20 @@ func TestSwitchProcessSettles(t *testing.T) {
 	}
 }
 
+// Chance alone adds no carriers, and says so only where certainty would.
+func TestSwitchProcessDoubts(t *testing.T) {
+	one := Scheme{TCP, "bbr", 1}
+	for _, tt := range []struct {
+		loss, doubt      float64
+		change, doubtful bool
+	}{{10, 4, false, false}, {12, 4, false, false}, {15, 4, false, true}, {15, 1, true, false}, {20, 5, true, false}} {
+		got := NewPredictor(false).Answer(t0, Condition{Path: "a", Loss: tt.loss, Doubt: tt.doubt, Why: "by chance"}, one, both)
+		if got.Change != tt.change || got.Doubtful != tt.doubtful {
+			t.Errorf("loss %v, give or take %v: got %+v", tt.loss, tt.doubt, got)
+		}
+	}
+}
+
 // What a scheme is seen to carry counts more than the table: a protocol that
 // disappoints is left again, once.
 func TestSwitchProcessLearns(t *testing.T) {

@@ -206,12 +206,12 @@ func (p *pacer) sent(now time.Time, bytes int) {
 		over = max(0, p.unacked+p.packet-p.window)
 	}
 	p.windowed = p.windowed || over > 0
-	clear := p.drain
-	if p.drain {
-		p.drain, p.baseAt = false, now
-	}
 	if len(p.marks) == marksMost {
 		return
+	}
+	clear := p.drain && p.unacked <= p.room() // an alarm may come before
+	if clear {
+		p.drain, p.baseAt = false, now
 	}
 	p.marks = append(p.marks, mark{start: p.out, at: now, acked: p.acked, unacked: p.unacked, ackedAt: p.ackedAt,
 		sending: now.Sub(p.sentAt), clear: clear, over: over})

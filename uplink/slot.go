@@ -15,6 +15,7 @@ const (
 	// dialTimeout is for names, all addresses of a name, and TLS; the dialers of a
 	// slot share it.
 	dialTimeout      = 20 * time.Second
+	dialLeast        = 5 * time.Second // for each
 	handshakeTimeout = 10 * time.Second
 	retryAfterMost   = time.Minute // however long a collector asks for
 	// leaveTimeout is how long a carrier that is no longer planned may wait for
@@ -85,7 +86,7 @@ func (s *session) connect(ctx context.Context, sl *slot) {
 		if !s.post(func(now time.Time) { sl.dialler = d; sl.set(now, CarrierDialling, trying) }) {
 			return
 		}
-		gone, err := s.deliver(ctx, sl, d, dialTimeout/time.Duration(len(dialers)))
+		gone, err := s.deliver(ctx, sl, d, max(dialLeast, dialTimeout/time.Duration(len(dialers))))
 		if ctx.Err() != nil {
 			return
 		}

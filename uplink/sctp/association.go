@@ -27,6 +27,8 @@ const (
 	// unsent, so that these do not run out in between.
 	roomEvery   = 3 * time.Millisecond
 	eventsAhead = 64
+	// shortened is by how many bytes a first chunk may be, see Write.
+	shortened = 16
 )
 
 // Association is a byte stream over one SCTP association, without encryption.
@@ -163,7 +165,10 @@ func (a *Association) Write(p []byte) (n int, err error) {
 			return n, a.failed("write", err)
 		}
 		chunks := (len(message) + a.fragment - 1) / a.fragment
-		if after, err := a.sock.queued(); known == nil && err == nil {
+		// When nothing waits, the first chunk of several may be cut shorter, for an
+		// acknowledgement, and leave one more than expected.
+		surely := chunks == 1 || len(message)+shortened <= chunks*a.fragment
+		if after, err := a.sock.queued(); surely && known == nil && err == nil {
 			a.memory.learn(a.fragment, chunks, after-before)
 		}
 		a.chunks += uint64(chunks)
@@ -208,7 +213,7 @@ func (a *Association) unsent() int {
 // unacked estimates the bytes that the peer's kernel has not acknowledged, from
 // the memory that they take, -1 if unknown. It is right for chunks that fill
 // their packets and an upper bound for small ones.
-func (a *Association) unacked(st status) int {
+func (a *Association) unacked() int {
 	written := a.out.Load()
 	memory, err := a.sock.queued()
 	if err != nil {
@@ -257,7 +262,7 @@ func (a *Association) Info() uplink.Info {
 		return info
 	}
 	info.RTT = time.Duration(st.primary.srtt) * a.tick
-	info.Unacked, info.Window = a.unacked(st), int(st.primary.window)
+	info.Unacked, info.Window = a.unacked(), int(st.primary.window)
 	if c, err := a.sock.counters(); err == nil {
 		info.Sent, info.Resent = c.sent, c.resent
 	}

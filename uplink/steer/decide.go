@@ -111,6 +111,8 @@ func (s *Steer) ask(now time.Time, o pathsel.Outcome) *answer {
 		loss, doubt = q.counts.Percent(), q.counts.Doubt()
 	case asked <= max(askedFor, least):
 		return nil
+	default:
+		doubt = loss // so few tell nothing
 	}
 	a := &answer{s.condition(now, loss), *q}
 	a.Doubt = doubt

@@ -1,6 +1,7 @@
 package steer
 
 import (
+	"slices"
 	"time"
 
 	"sluice/pathsel"
@@ -22,9 +23,9 @@ const (
 	notLong  = 200 * time.Millisecond
 	// leaky is the loss in percent of another path for which TCP carries: the kernel
 	// retransmits over the other paths, and what is lost again there holds up all
-	// that follows for a timeout. A path that leaked does so until it was tight for
-	// tightFor, since few probes go over it; one that was dead for less than briefly
-	// leaks, too.
+	// that follows for a timeout. A path that leaked counts as such for tightFor after
+	// it last lost more than tight: few probes go over it, and it may come and go.
+	// One that was dead for less than briefly leaks, too.
 	leaky    = 15.0
 	tight    = 5.0
 	tightFor = 5 * time.Minute
@@ -57,8 +58,12 @@ func (s *Steer) measure(now time.Time) {
 		}
 		resent := less(c.Info.Resent, last.Resent)
 		counts := pathsel.Counts{Sent: c.Info.Sent - last.Sent + resent, Lost: resent}
-		if c.Kind == pathsel.SCTP && now.Sub(s.turned) < turnFor {
+		switch {
+		case c.Kind != pathsel.SCTP:
+		case now.Sub(s.turned) < turnFor:
 			counts.Lost = 0 // what the path before has lost is sent again over this one
+		case !primaryCarries(c.Info):
+			counts.Sent = counts.Lost // the rest went over another
 		}
 		t.counts = pathsel.Counts{Sent: t.counts.Sent + counts.Sent, Lost: t.counts.Lost + counts.Lost}
 		t.sent += c.Info.BytesOut - last.BytesOut
@@ -105,25 +110,28 @@ func (s *Steer) measureFit(now time.Time, t *track) {
 	if s.opt.Profile.Toggle || s.opt.DialTCP == nil {
 		return
 	}
-	least := longTrip
-	if s.unfit != "" {
-		least = notLong
-	}
 	unfit := ""
-	if shortest := t.queue.Shortest(now); shortest >= least {
+	switch shortest := t.queue.Shortest(now); {
+	case shortest >= longTrip:
+		t.long = true
+	case shortest < notLong:
+		t.long = false
+	}
+	if t.long {
 		unfit = t.Name + " is long, and TCP fills such a path sooner than SCTP"
 	}
 	for _, o := range s.tracks {
-		score := s.losses.Get(now, o.Name).Score()
+		loss := s.losses.Get(now, o.Name)
+		told := o.usable && (o.echoes || now.Sub(o.carried) < tightFor) // there is something to judge by
 		switch leaks := !o.leakedAt.IsZero(); {
-		case o.usable && score >= leaky && score <= 100,
+		case told && loss.Score() >= leaky && loss.Score() <= 100,
 			o.usable && !o.deadAt.IsZero() && o.since.Sub(o.deadAt) < briefly && now.Sub(o.since) < briefly,
-			leaks && (!o.usable || score >= tight):
+			leaks && told && loss.Last >= tight:
 			o.leakedAt = now
 		case leaks && now.Sub(o.leakedAt) >= tightFor:
 			o.leakedAt = time.Time{}
 		}
-		if o != t && o.Up && !o.leakedAt.IsZero() {
+		if o != t && !o.leakedAt.IsZero() {
 			unfit = "SCTP would retransmit over " + o.Name + ", which loses much; TCP does not"
 		}
 	}
@@ -160,12 +168,16 @@ func believable(c uplink.CarrierStats, t *track) bool {
 	if c.Kind != pathsel.SCTP {
 		return true
 	}
-	for _, p := range c.Info.Paths {
-		if p.Primary && p.State != "active" {
-			return false
-		}
+	if !primaryCarries(c.Info) {
+		return false
 	}
 	return t.usable && (!t.echoes || t.probes.Unanswered < 3)
+}
+
+// primaryCarries says whether an association sends over its primary path: while
+// that is in doubt it sends over another.
+func primaryCarries(info uplink.Info) bool {
+	return !slices.ContainsFunc(info.Paths, func(p uplink.PathInfo) bool { return p.Primary && p.State != "active" })
 }
 
 // less is a-b, or 0 if that is negative.

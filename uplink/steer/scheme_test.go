@@ -89,7 +89,7 @@ func TestLongPath(t *testing.T) {
 // Beside a path that loses much, a good one is TCP's: SCTP would retransmit over the
 // other. It carries again once that one is good.
 func TestLeakyPath(t *testing.T) {
-	for _, loss := range []float64{0.2, 0.3, 0.5, 0.7} {
+	for _, loss := range []float64{0.3, 0.5, 0.7} {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
 			in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
 				w.loaded()
@@ -110,6 +110,40 @@ func TestLeakyPath(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The link of a path that leaks comes and goes: nothing is switched for it. Once it
+// is dead for good, SCTP has nothing to lose there.
+func TestLeakyPathFlaps(t *testing.T) {
+	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
+		w.loaded()
+		w.set(func() { wlan.loss = 0.3 })
+		w.await("tcp wwan1", 5*time.Second)
+		before := w.count()
+		for range 15 {
+			w.set(func() { wlan.up = false })
+			wait(12 * time.Second)
+			w.set(func() { wlan.up = true })
+			wait(8 * time.Second)
+		}
+		if n := w.count() - before; n > 0 {
+			t.Errorf("%d switches: %s", n, w.switches())
+		}
+		w.set(func() { wlan.dead = true })
+		w.await("sctp wwan1", 6*time.Minute)
+	})
+}
+
+// A path that was never long is SCTP's again once the other does not leak.
+func TestLeakyPathLeavesNoLength(t *testing.T) {
+	in(t, pathsel.Default(), func(w *world, wlan, wwan *radio) {
+		w.set(func() { wlan.rtt, wwan.rtt = 220*time.Millisecond, 220*time.Millisecond })
+		w.await("sctp wlan0", 10*time.Second)
+		w.set(func() { w.load, wlan.loss = true, 0.4 })
+		w.await("tcp wwan1", 10*time.Second)
+		w.set(func() { wlan.loss = 0 })
+		w.await("sctp wlan0", 30*time.Minute)
+	})
 }
 
 // [MS] Algorithm 2 and 3 in the paper's profile, with one path: at more than 5 %

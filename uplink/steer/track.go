@@ -34,6 +34,7 @@ type track struct {
 	blindAt   time.Time   // when a carrier last stood in for a probe
 	suspectAt time.Time
 	deadAt    time.Time
+	long      bool      // its round trip is longer than SCTP likes
 	leakedAt  time.Time // when it last lost so much that SCTP should not retransmit over it; zero if it is tight
 
 	// of the carriers on it

@@ -52,11 +52,11 @@ func (u *Underlay) keepTunnels(ctx context.Context) {
 		}
 		err := u.applyTunnels(ctx)
 		retry = nil
+		if check == nil {
+			check = time.After(renew)
+		}
 		if err == nil {
 			wait, told = tunnelRetryFirst, ""
-			if check == nil {
-				check = time.After(renew)
-			}
 			continue
 		}
 		if err.Error() != told {
