@@ -46,6 +46,13 @@ tools: # what the tests need from Debian's packages
 	command -v depmod >/dev/null || test -x /sbin/depmod || missing="$$missing kmod"; \
 	test -f /usr/share/keyrings/debian-archive-keyring.gpg || missing="$$missing debian-archive-keyring"; \
 	command -v ns >/dev/null || missing="$$missing ns2"; \
+	command -v depmod >/dev/null || missing="$$missing kmod"; \
+	command -v mksquashfs >/dev/null || missing="$$missing squashfs-tools"; \
+	command -v mke2fs >/dev/null || test -x /sbin/mke2fs || missing="$$missing e2fsprogs"; \
+	command -v mkfs.vfat >/dev/null || test -x /sbin/mkfs.vfat || missing="$$missing dosfstools"; \
+	command -v mcopy >/dev/null || missing="$$missing mtools"; \
+	command -v mkimage >/dev/null || missing="$$missing u-boot-tools"; \
+	test -f /usr/lib/u-boot/qemu_arm64/u-boot.bin || missing="$$missing u-boot-qemu"; \
 	test -z "$$missing" && exit 0; \
 	if [ "$$(id -u)" = 0 ]; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing; \
