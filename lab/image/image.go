@@ -245,6 +245,18 @@ func (b *builder) put(file string, start, most int64) (err error) {
 	}
 }
 
+// ReadFAT returns a file of the FAT partition of an image that no machine uses.
+func ReadFAT(ctx context.Context, disk, name string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "mtype", "-i", fmt.Sprintf("%s@@%d", disk, fatStart), "::"+name)
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("read %s of the image's FAT partition: %w\n%s", name, errors.Join(err, ctx.Err()), complaints.Bytes())
+	}
+	return out, nil
+}
+
 // run runs a tool and returns what it said if it failed.
 func run(ctx context.Context, tool string, args ...string) error {
 	cmd := exec.CommandContext(ctx, tool, args...)

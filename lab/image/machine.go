@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -24,19 +25,21 @@ const firmware = "/usr/lib/u-boot/qemu_arm64/u-boot.bin"
 type MachineOptions struct {
 	Disk  string   // the image; the machine writes to it
 	Cards []string // of the network, as QEMU's -netdev wants them, without an id
+	Off   []int    // cards without a link until Link gives them one
 	Clock string   // at the start, "1970-01-01T00:00:00"; empty for this machine's
 }
 
 // Machine is a running machine. Its clock is this machine's.
 type Machine struct {
-	cmd    *exec.Cmd
-	start  time.Time
-	done   chan struct{}
-	mu     sync.Mutex
-	lines  []Line
-	more   chan struct{} // closed when there is another line
-	err    error         // why it ended; read after done
-	errors strings.Builder
+	cmd     *exec.Cmd
+	monitor string // socket
+	start   time.Time
+	done    chan struct{}
+	mu      sync.Mutex
+	lines   []Line
+	more    chan struct{} // closed when there is another line
+	err     error         // why it ended; read after done
+	errors  strings.Builder
 }
 
 // Line is what was printed on the console, and how long after QEMU's start.
@@ -54,9 +57,10 @@ func Start(ctx context.Context, o MachineOptions) (*Machine, error) {
 	if _, err := os.Stat(firmware); err != nil {
 		return nil, fmt.Errorf("start a machine: %w: apt-get install u-boot-qemu", err)
 	}
+	monitor := o.Disk + ".monitor"
 	args := []string{
 		"-M", "virt", "-cpu", "cortex-a72", "-accel", "tcg", "-smp", "2", "-m", "512",
-		"-nodefaults", "-display", "none", "-monitor", "none", "-serial", "stdio", "-bios", firmware,
+		"-nodefaults", "-display", "none", "-monitor", "unix:" + monitor + ",server=on,wait=off", "-serial", "stdio", "-bios", firmware,
 		"-drive", "if=none,format=raw,id=disk,file=" + o.Disk, "-device", "virtio-blk-pci,drive=disk,romfile=",
 	}
 	for i, card := range o.Cards {
@@ -67,7 +71,7 @@ func Start(ctx context.Context, o MachineOptions) (*Machine, error) {
 	if o.Clock != "" {
 		args = append(args, "-rtc", "base="+o.Clock)
 	}
-	m := &Machine{cmd: exec.CommandContext(ctx, qemu, args...), start: time.Now(), done: make(chan struct{}), more: make(chan struct{})}
+	m := &Machine{cmd: exec.CommandContext(ctx, qemu, args...), monitor: monitor, start: time.Now(), done: make(chan struct{}), more: make(chan struct{})}
 	m.cmd.Stderr = &m.errors
 	m.cmd.SysProcAttr = attributes()
 	console, err := m.cmd.StdoutPipe()
@@ -97,7 +101,83 @@ func Start(ctx context.Context, o MachineOptions) (*Machine, error) {
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start a machine: %w", err)
 	}
+	for _, card := range o.Off {
+		if err := m.Link(ctx, card, false); err != nil {
+			return nil, errors.Join(err, m.Stop())
+		}
+	}
 	return m, nil
+}
+
+// Link plugs the cable of a card in, or pulls it out. Cards are counted from 0.
+func (m *Machine) Link(ctx context.Context, card int, up bool) error {
+	state := "off"
+	if up {
+		state = "on"
+	}
+	err := m.order(ctx, fmt.Sprintf("set_link card%d %s", card, state))
+	if err != nil {
+		return fmt.Errorf("put card %d %s: %w\n%s", card, state, err, m.Tail())
+	}
+	return nil
+}
+
+// order has QEMU's monitor carry out a command that says nothing if it succeeds.
+func (m *Machine) order(ctx context.Context, command string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var c net.Conn
+	for {
+		var err error
+		if c, err = (&net.Dialer{}).DialContext(ctx, "unix", m.monitor); err == nil {
+			break
+		}
+		// QEMU makes the socket a moment after its start.
+		t := time.NewTimer(10 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-m.done:
+			t.Stop()
+			return err
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+	}
+	defer c.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		c.SetDeadline(deadline)
+	}
+	const prompt = "(qemu) "
+	r := bufio.NewReader(c)
+	if _, err := until(r, prompt); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(c, command+"\n"); err != nil {
+		return err
+	}
+	answer, err := until(r, prompt)
+	if err != nil {
+		return err
+	}
+	// The first line repeats the command, with codes of a terminal.
+	if _, said, _ := strings.Cut(answer, "\n"); strings.TrimSpace(said) != strings.TrimSpace(prompt) {
+		return fmt.Errorf("QEMU says %q", said)
+	}
+	return nil
+}
+
+// until reads up to the end of a text.
+func until(r *bufio.Reader, end string) (string, error) {
+	var b strings.Builder
+	for !strings.HasSuffix(b.String(), end) {
+		c, err := r.ReadByte()
+		if err != nil {
+			return b.String(), err
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), nil
 }
 
 // read keeps the console's lines.

@@ -23,7 +23,7 @@ var late = []string{
 // libraries that these need.
 var packages = []string{
 	"busybox-static", "e2fsprogs", "fdisk", "util-linux",
-	"libc6", "libext2fs2", "libcom-err2", "libblkid1", "libuuid1", "libfdisk1", "libsmartcols1", "libtinfo6",
+	"libc6", "libext2fs2", "libcom-err2", "libblkid1", "libuuid1", "libfdisk1", "libsmartcols1", "libtinfo6", "libreadline8",
 }
 
 // programs are those taken, beside BusyBox.
