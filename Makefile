@@ -33,7 +33,7 @@ demo: build ## a fixed amount of data, checked at the far end
 
 # The collector takes minutes for each ARM where nothing is built yet.
 test: BINARIES := sluice
-test: tools lint unit guest fuzz cross ## everything that must pass
+test: tools lint unit guest image-test fuzz cross ## everything that must pass
 
 tools: # what the tests need from Debian's packages
 	@missing=; \
@@ -46,6 +46,13 @@ tools: # what the tests need from Debian's packages
 	command -v depmod >/dev/null || test -x /sbin/depmod || missing="$$missing kmod"; \
 	test -f /usr/share/keyrings/debian-archive-keyring.gpg || missing="$$missing debian-archive-keyring"; \
 	command -v ns >/dev/null || missing="$$missing ns2"; \
+	command -v depmod >/dev/null || missing="$$missing kmod"; \
+	command -v mksquashfs >/dev/null || missing="$$missing squashfs-tools"; \
+	command -v mke2fs >/dev/null || test -x /sbin/mke2fs || missing="$$missing e2fsprogs"; \
+	command -v mkfs.vfat >/dev/null || test -x /sbin/mkfs.vfat || missing="$$missing dosfstools"; \
+	command -v mcopy >/dev/null || missing="$$missing mtools"; \
+	command -v mkimage >/dev/null || missing="$$missing u-boot-tools"; \
+	test -f /usr/lib/u-boot/qemu_arm64/u-boot.bin || missing="$$missing u-boot-qemu"; \
 	test -z "$$missing" && exit 0; \
 	if [ "$$(id -u)" = 0 ]; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing; \
@@ -59,12 +66,15 @@ lint: # form and doubtful constructs, also of what other systems compile
 	GOOS=darwin $(GO) build ./...
 
 unit: # all tests, those that kill the real programs included
-	$(GO) test -race -shuffle=on -timeout 9m -skip '^TestGuest$$' ./...
+	$(GO) test -race -shuffle=on -timeout 9m -skip '^Test(Guest|Image.*)$$' ./...
 
 # Alone, since an emulated processor has no time to share. The first run
 # downloads Debian's kernels into var/lab.
 guest: # the tests that need SCTP, netem and WireGuard, and ARM, in QEMU
 	$(GO) test -count=1 -v -timeout 30m -run '^TestGuest$$' ./e2e
+
+image-test: tools # the appliance's image, booted in QEMU from its FAT partition to readings at a collector
+	$(GO) test -count=1 -v -timeout 15m -run '^TestImage' ./e2e
 
 fuzz: # each fuzz target for a moment
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \
@@ -85,4 +95,4 @@ lab: tools build ## the experiments on lossy and changing links, into docs/resul
 clean: ## remove what was built, the data of make run and the kernels of guests
 	rm -rf bin var
 
-.PHONY: help build cross cross-arm64 cross-armv7 cross-armv6 run demo test tools lint unit guest fuzz test-kill bench lab clean
+.PHONY: help build cross cross-arm64 cross-armv7 cross-armv6 run demo test tools lint unit guest image-test fuzz test-kill bench lab clean

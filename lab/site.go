@@ -203,6 +203,9 @@ func (s *Site) GatewayDir() string { return s.o.GatewayData }
 // PushURL is where sink nodes push to.
 func (s *Site) PushURL() string { return "http://" + s.push }
 
+// Uplinks are the collector's addresses that the gateway dials.
+func (s *Site) Uplinks() []string { return s.uplinks }
+
 // OutputURL is where NATS clients connect.
 func (s *Site) OutputURL() string { return "nats://" + s.o.Output }
 

@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// archive writes a file system for the kernel's initramfs: cpio in the format
+// Archive writes a file system for the kernel's initramfs: cpio in the format
 // "newc", described in the kernel's driver-api/early-userspace/buffer-format. It
 // is not compressed: an emulated processor unpacks more slowly than it copies.
-type archive struct {
+type Archive struct {
 	w    *bufio.Writer
 	n    int64 // bytes written
 	dirs map[string]bool
 	last uint32 // inode number given
 }
 
-func newArchive(w io.Writer) *archive {
-	return &archive{w: bufio.NewWriterSize(w, 1<<20), dirs: map[string]bool{"": true}}
+// NewArchive returns an archive that is written to w. It is whole after End.
+func NewArchive(w io.Writer) *Archive {
+	return &Archive{w: bufio.NewWriterSize(w, 1<<20), dirs: map[string]bool{"": true}}
 }
 
 // The kinds and modes of what an archive holds.
@@ -29,14 +30,14 @@ const (
 	modeFile = 0o100755
 )
 
-// dir adds a folder and those above it, unless they are there.
-func (a *archive) dir(name string) error {
+// Dir adds a folder and those above it, unless they are there.
+func (a *Archive) Dir(name string) error {
 	name = strings.Trim(path.Clean("/"+name), "/")
 	if a.dirs[name] {
 		return nil
 	}
 	if parent := path.Dir("/" + name); parent != "/" {
-		if err := a.dir(parent); err != nil {
+		if err := a.Dir(parent); err != nil {
 			return err
 		}
 	}
@@ -44,13 +45,13 @@ func (a *archive) dir(name string) error {
 	return a.header(name, modeDir, 0)
 }
 
-// bytes adds a file.
-func (a *archive) bytes(name string, content []byte) error {
+// Bytes adds a file.
+func (a *Archive) Bytes(name string, content []byte) error {
 	return a.reader(name, strings.NewReader(string(content)), int64(len(content)))
 }
 
-// file adds a file of this machine.
-func (a *archive) file(name, from string) error {
+// File adds a file of this machine.
+func (a *Archive) File(name, from string) error {
 	f, err := os.Open(from)
 	if err != nil {
 		return err
@@ -66,13 +67,13 @@ func (a *archive) file(name, from string) error {
 	return a.reader(name, f, info.Size())
 }
 
-func (a *archive) reader(name string, r io.Reader, size int64) error {
+func (a *Archive) reader(name string, r io.Reader, size int64) error {
 	name = strings.Trim(path.Clean("/"+name), "/")
 	const most = 1<<32 - 1 // of eight hexadecimal digits
 	if size > most {
 		return fmt.Errorf("add %s: %d bytes are more than the format can hold", name, size)
 	}
-	if err := a.dir(path.Dir("/" + name)); err != nil {
+	if err := a.Dir(path.Dir("/" + name)); err != nil {
 		return err
 	}
 	if err := a.header(name, modeFile, size); err != nil {
@@ -89,7 +90,7 @@ func (a *archive) reader(name string, r io.Reader, size int64) error {
 	return a.pad()
 }
 
-func (a *archive) header(name string, mode uint32, size int64) error {
+func (a *Archive) header(name string, mode uint32, size int64) error {
 	a.last++
 	const magic, links = "070701", 1
 	n, err := fmt.Fprintf(a.w, "%s%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00",
@@ -102,14 +103,14 @@ func (a *archive) header(name string, mode uint32, size int64) error {
 }
 
 // pad fills up to the format's unit.
-func (a *archive) pad() error {
+func (a *Archive) pad() error {
 	n, err := a.w.Write(make([]byte, -a.n&3))
 	a.n += int64(n)
 	return err
 }
 
-// end finishes the archive.
-func (a *archive) end() error {
+// End finishes the archive.
+func (a *Archive) End() error {
 	if err := a.header("TRAILER!!!", 0, 0); err != nil {
 		return err
 	}

@@ -48,10 +48,10 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	a := newArchive(&b)
+	a := NewArchive(&b)
 	for _, err := range []error{
-		a.dir("/dev"), a.bytes("/etc/hosts", []byte("localhost\n")), a.dir("/etc"),
-		a.file("/bin/program", file), a.bytes("/bin/empty", nil), a.end(),
+		a.Dir("/dev"), a.Bytes("/etc/hosts", []byte("localhost\n")), a.Dir("/etc"),
+		a.File("/bin/program", file), a.Bytes("/bin/empty", nil), a.End(),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func TestArchive(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if err := a.file("/bin", t.TempDir()); err == nil {
+	if err := a.File("/bin", t.TempDir()); err == nil {
 		t.Error("a folder was added as a file")
 	}
 }

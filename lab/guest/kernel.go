@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,29 +34,65 @@ const fetchTime = 10 * time.Minute
 // none yet, it is fetched from Debian's archive, once, whoever asks at the same
 // time.
 func findKernel(ctx context.Context, cache string, m machine) (kernel, error) {
-	cache, err := filepath.Abs(cache)
-	if err != nil {
-		return kernel{}, fmt.Errorf("find kernel for %s: %w", m.debian, err)
+	meta := func(ctx context.Context, a apt) ([]string, error) {
+		name, err := a.dependency(ctx, m.kernel)
+		return []string{name}, err
 	}
-	dir := filepath.Join(cache, m.debian)
-	if k, err := kernelIn(dir); err == nil {
-		return k, nil
+	whole := func(dir string) error {
+		_, err := kernelIn(dir)
+		return err
+	}
+	dir, err := unpacked(ctx, cache, m.debian, m, meta, whole)
+	if err != nil {
+		return kernel{}, fmt.Errorf("find kernel for %s: %w\n%s", m.debian, err, byHand(dir, m))
+	}
+	return kernelIn(dir)
+}
+
+// Packages unpacks packages of Debian's for an architecture into one folder of the
+// cache, once for the same packages, and returns that. What the packages need is
+// not added.
+func Packages(ctx context.Context, arch Arch, cache string, packages ...string) (dir string, err error) {
+	m, err := arch.machine()
+	if err != nil {
+		return "", fmt.Errorf("unpack packages: %w", err)
+	}
+	name := fmt.Sprintf("%s-%08x", m.debian, crc32.ChecksumIEEE([]byte(strings.Join(packages, " "))))
+	named := func(context.Context, apt) ([]string, error) { return packages, nil }
+	whole := func(dir string) error {
+		_, err := os.Stat(dir)
+		return err
+	}
+	dir, err = unpacked(ctx, cache, name, m, named, whole)
+	if err != nil {
+		return "", fmt.Errorf("unpack %s for %s: %w", strings.Join(packages, ", "), m.debian, err)
+	}
+	return dir, nil
+}
+
+// unpacked returns the folder of the cache with what is chosen of Debian's
+// archive. It is fetched unless it is there whole.
+func unpacked(ctx context.Context, cache, name string, m machine, choose func(context.Context, apt) ([]string, error), whole func(dir string) error) (dir string, err error) {
+	cache, err = filepath.Abs(cache)
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(cache, name)
+	if whole(dir) == nil {
+		return dir, nil
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return kernel{}, fmt.Errorf("find kernel for %s: %w", m.debian, err)
+		return dir, err
 	}
 	unlock, err := lock(ctx, dir+".lock")
 	if err != nil {
-		return kernel{}, fmt.Errorf("find kernel for %s: %w", m.debian, err)
+		return dir, err
 	}
 	defer unlock()
-	if k, err := kernelIn(dir); err == nil {
-		return k, nil
+	if whole(dir) == nil {
+		return dir, nil
 	}
-	if err := fetch(ctx, dir, m); err != nil {
-		return kernel{}, fmt.Errorf("fetch kernel for %s: %w\n%s", m.debian, err, byHand(dir, m))
-	}
-	return kernelIn(dir)
+	return dir, fetch(ctx, dir, m, choose, whole)
 }
 
 // byHand says how to do without apt.
@@ -111,13 +148,13 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// fetch downloads the kernel that is current in Debian's archive and unpacks it
-// into dir, which appears whole or not at all.
+// fetch downloads the packages that are chosen, as they are current in Debian's
+// archive, and unpacks them into dir, which appears whole or not at all.
 //
 // apt keeps what it knows of this architecture in a folder of its own. So the
 // machine's apt is not changed, and an index of another archive that cannot be
 // had does not matter.
-func fetch(ctx context.Context, dir string, m machine) error {
+func fetch(ctx context.Context, dir string, m machine, choose func(context.Context, apt) ([]string, error), whole func(dir string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
@@ -140,22 +177,24 @@ func fetch(ctx context.Context, dir string, m machine) error {
 	if _, err := a.run(ctx, "apt-get", "update", "-qq"); err != nil {
 		return err
 	}
-	name, err := a.dependency(ctx, m.kernel)
+	names, err := choose(ctx, a)
 	if err != nil {
 		return err
 	}
-	if _, err := a.run(ctx, "apt-get", "download", "-qq", name); err != nil {
+	if _, err := a.run(ctx, "apt-get", append([]string{"download", "-qq"}, names...)...); err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(work, name+"_*.deb"))
-	if err != nil || len(files) != 1 {
-		return fmt.Errorf("download %s: got the files %q, want one", name, files)
-	}
 	unpacked := filepath.Join(work, "unpacked")
-	if out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", files[0], unpacked).CombinedOutput(); err != nil {
-		return fmt.Errorf("unpack %s: %w\n%s", filepath.Base(files[0]), err, out)
+	for _, name := range names {
+		files, err := filepath.Glob(filepath.Join(work, name+"_*.deb"))
+		if err != nil || len(files) != 1 {
+			return fmt.Errorf("download %s: got the files %q, want one", name, files)
+		}
+		if out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", files[0], unpacked).CombinedOutput(); err != nil {
+			return fmt.Errorf("unpack %s: %w\n%s", filepath.Base(files[0]), err, out)
+		}
 	}
-	if _, err := kernelIn(unpacked); err != nil {
+	if err := whole(unpacked); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {

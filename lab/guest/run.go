@@ -174,9 +174,9 @@ func writeRoot(path string, k kernel, m machine, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	a := newArchive(f)
+	a := NewArchive(f)
 	for _, dir := range []string{"/bin", "/dev", "/proc", "/root", "/run", "/sys", "/tmp", "/var"} {
-		if err := a.dir(dir); err != nil {
+		if err := a.Dir(dir); err != nil {
 			return err
 		}
 	}
@@ -187,19 +187,19 @@ func writeRoot(path string, k kernel, m machine, o Options) (err error) {
 			return err
 		}
 		file := modulesDir + "/" + name
-		if err := a.bytes(file, content); err != nil {
+		if err := a.Bytes(file, content); err != nil {
 			return err
 		}
 		p.Modules = append(p.Modules, file)
 	}
-	if err := a.bytes("/etc/hosts", []byte("127.0.0.1 localhost\n")); err != nil {
+	if err := a.Bytes("/etc/hosts", []byte("127.0.0.1 localhost\n")); err != nil {
 		return err
 	}
-	if err := a.file("/init", o.Init); err != nil {
+	if err := a.File("/init", o.Init); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Files)) {
-		if err := a.file(name, o.Files[name]); err != nil {
+		if err := a.File(name, o.Files[name]); err != nil {
 			return err
 		}
 	}
@@ -207,8 +207,8 @@ func writeRoot(path string, k kernel, m machine, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := a.bytes(planPath, content); err != nil {
+	if err := a.Bytes(planPath, content); err != nil {
 		return err
 	}
-	return a.end()
+	return a.End()
 }
