@@ -2,5 +2,5 @@ package guest
 
 import "syscall"
 
-// attributes end QEMU when the lab dies, however that happens.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+// Attributes end QEMU when the lab dies, however that happens.
+func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

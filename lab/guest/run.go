@@ -95,7 +95,7 @@ func emulate(ctx context.Context, cmd *exec.Cmd, line func([]byte)) error {
 	// A child dies with the thread that started it; this one stays.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd.SysProcAttr = attributes()
+	cmd.SysProcAttr = Attributes()
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.StdoutPipe()

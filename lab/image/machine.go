@@ -73,7 +73,7 @@ func Start(ctx context.Context, o MachineOptions) (*Machine, error) {
 	}
 	m := &Machine{cmd: exec.CommandContext(ctx, qemu, args...), monitor: monitor, start: time.Now(), done: make(chan struct{}), more: make(chan struct{})}
 	m.cmd.Stderr = &m.errors
-	m.cmd.SysProcAttr = attributes()
+	m.cmd.SysProcAttr = guest.Attributes()
 	console, err := m.cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start a machine: %w", err)
