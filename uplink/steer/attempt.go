@@ -17,8 +17,9 @@ const (
 	// provenAfter an association has stood so long, the waits start anew.
 	provenAfter = time.Minute
 	// stallLeast is how long data may wait on an association that hears nothing,
-	// while its path lives.
-	stallLeast = 1200 * time.Millisecond
+	// while its path lives: at 2 % of loss a chunk an hour is lost three times in a
+	// row, for which the kernel's timeouts are 0.2, 0.4 and 0.8 s.
+	stallLeast = 1800 * time.Millisecond
 	// strandedLeast is the same when the primary has died and the association was
 	// told to move: the kernel has had its retransmission timeout by then.
 	strandedLeast = 700 * time.Millisecond
