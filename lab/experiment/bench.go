@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -45,8 +46,12 @@ func (b *bench) need(rate float64, length time.Duration) {
 // product prepares the real programs.
 func (b *bench) product(ctx context.Context, o flow.ProductOptions) (flow.Sender, error) {
 	if b.backlog == nil {
-		var err error
-		if b.backlog, err = flow.NewBacklog(ctx, b.env.Dir, b.env.Binaries, b.payload, b.env.Seed); err != nil {
+		// In a folder of its own: what is left of another would be sent as well.
+		dir, err := os.MkdirTemp(b.env.Dir, "backlog-")
+		if err != nil {
+			return nil, err
+		}
+		if b.backlog, err = flow.NewBacklog(ctx, dir, b.env.Binaries, b.payload, b.env.Seed); err != nil {
 			return nil, err
 		}
 	}
