@@ -34,8 +34,8 @@ func gapLimit(trip float64) float64 {
 }
 
 func reportHandover(records []Record) report {
-	r := report{preface: `Two paths of 8 Mbit/s (of 0.5 in the long cases); the first is preferred. A path that
-dies passes nothing in either direction and says nothing. Rows are the round trip
+	r := report{preface: `Two paths of 8 Mbit/s (of 0.5 in the long cases); the first is preferred. The path
+that carries dies: it passes nothing in either direction and says nothing. Rows are the round trip
 in ms. Gap is the longest time in which nothing reached the collector's output.
 Faults are readings that came twice or out of sequence, or are missing before one
 that came. Throughput is the mean of all runs; gaps and faults are of the worst.`}

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"sluice/lab/topology"
@@ -52,12 +53,51 @@ func tripQuality(ms float64) topology.Quality {
 	return topology.Quality{Rate: linkRate, Delay: way, Limit: linkQueue + underWay}
 }
 
-// handoverSteps are what happens to the first path in a run of that length.
+// busiest finds the path that carries most: a death of another would be no test.
+type busiest struct {
+	paths  []*topology.Path
+	before []uint64 // bytes, of each path
+	path   *topology.Path
+}
+
+// begin begins to count.
+func (b *busiest) begin() error {
+	b.before = make([]uint64, len(b.paths))
+	for i, p := range b.paths {
+		t, err := p.Middle.Traffic()
+		if err != nil {
+			return err
+		}
+		b.before[i] = t.Bytes
+	}
+	return nil
+}
+
+// end sets path.
+func (b *busiest) end() error {
+	b.path = b.paths[0]
+	most := uint64(0)
+	for i, p := range b.paths {
+		t, err := p.Middle.Traffic()
+		if err != nil {
+			return err
+		}
+		if carried := t.Bytes - b.before[i]; carried > most {
+			b.path, most = p, carried
+		}
+	}
+	return nil
+}
+
+// handoverSteps are what happens to the first path in a run of that length, or if
+// one dies to the one that carries.
 func handoverSteps(name string, n *network, quality topology.Quality, length time.Duration) []step {
 	if name == handoverDies {
+		watch := busiest{paths: n.Paths}
 		return []step{
-			{at: length / 4, do: n.Paths[0].Cut},
-			{at: length * 3 / 4, do: n.Paths[0].Restore},
+			{at: length/4 - time.Second, do: watch.begin},
+			{at: length / 4, do: func() error { return errors.Join(watch.end(), watch.path.Cut()) }},
+			{at: length * 3 / 4, do: func() error { return watch.path.Restore() }},
 		}
 	}
 	var steps []step
