@@ -188,8 +188,10 @@ func TestLinkCountsPackets(t *testing.T) {
 	got := after.Sub(before)
 	const payload, header = 1448, 52 // of a full TCP segment on Ethernet
 	segments := uint64((size + payload - 1) / payload)
-	if least := size + segments*header; got.Bytes < least || got.Bytes > least+segments*header+1000 {
-		t.Errorf("%d bytes crossed the link, want between %d and that with an acknowledgement for each segment", got.Bytes, least)
+	// Acknowledgements come to less than half as much, and so does what a busy
+	// machine sends again; counted at both ends it would be twice as much.
+	if least := size + segments*header; got.Bytes < least || got.Bytes > least*3/2 {
+		t.Errorf("%d bytes crossed the link, want at least %d and half of it more at most", got.Bytes, least)
 	}
 	if got.Packets < segments {
 		t.Errorf("%d packets crossed the link, want at least %d: segments were counted together", got.Packets, segments)
