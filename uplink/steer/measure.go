@@ -25,7 +25,7 @@ const (
 	// retransmits over the other paths, and what is lost again there holds up all
 	// that follows for a timeout. A path that leaked counts as such for tightFor after
 	// it last lost more than tight: few probes go over it, and it may come and go.
-	// One that was dead for less than briefly leaks, too.
+	// One that was dead for less than briefly leaks, too, unless it only drops probes.
 	leaky    = 15.0
 	tight    = 5.0
 	tightFor = 5 * time.Minute
@@ -125,7 +125,7 @@ func (s *Steer) measureFit(now time.Time, t *track) {
 		told := o.usable && (o.echoes || now.Sub(o.carried) < tightFor) // there is something to judge by
 		switch leaks := !o.leakedAt.IsZero(); {
 		case told && loss.Score() >= leaky && loss.Score() <= 100,
-			o.usable && !o.deadAt.IsZero() && o.since.Sub(o.deadAt) < briefly && now.Sub(o.since) < briefly,
+			o.usable && o.echoes && !o.deadAt.IsZero() && o.since.Sub(o.deadAt) < briefly && now.Sub(o.since) < briefly,
 			leaks && told && loss.Last >= tight:
 			o.leakedAt = now
 		case leaks && now.Sub(o.leakedAt) >= tightFor:
