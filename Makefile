@@ -46,6 +46,7 @@ tools: # what the tests need from Debian's packages
 	command -v depmod >/dev/null || test -x /sbin/depmod || missing="$$missing kmod"; \
 	test -f /usr/share/keyrings/debian-archive-keyring.gpg || missing="$$missing debian-archive-keyring"; \
 	command -v ns >/dev/null || missing="$$missing ns2"; \
+	command -v rauc >/dev/null || missing="$$missing rauc"; \
 	command -v mksquashfs >/dev/null || missing="$$missing squashfs-tools"; \
 	command -v mke2fs >/dev/null || test -x /sbin/mke2fs || missing="$$missing e2fsprogs"; \
 	command -v mkfs.vfat >/dev/null || test -x /sbin/mkfs.vfat || missing="$$missing dosfstools"; \

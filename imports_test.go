@@ -36,6 +36,7 @@ func rules() []rule {
 			may: []string{"sluice/collector/...", "sluice/uplink/...", "sluice/pathsel/...", "sluice/reading/..."}},
 		{why: "the status shows parts that it does not know", from: []string{"sluice/admin/..."}, may: []string{"sluice/admin/..."}},
 		{why: "packages receive plain values, never configuration types", from: []string{everything}, not: []string{"sluice/config", programs}, deny: []string{"sluice/config"}},
+		{why: "updates know of the gateway what they are told", from: []string{"sluice/appliance/update"}, may: []string{"sluice/atomicfile"}},
 		{why: "commands wire and nobody imports them", from: []string{everything}, deny: []string{programs}},
 		{why: "the product does not depend on its laboratory", from: []string{everything}, not: []string{"sluice/lab/...", "sluice/e2e/...", "sluice/cmd/sluice-lab"},
 			deny: []string{"sluice/lab/...", "sluice/e2e/..."}},
